@@ -1,0 +1,1 @@
+//! The examples are the `[[example]]` targets of this package.

@@ -1,0 +1,22 @@
+//! Makes an axum handler safe to retry.
+
+extern crate self as idem_runtime;
+
+pub mod fingerprint;
+pub mod http;
+pub mod policy;
+pub mod protocol;
+pub mod store;
+
+#[doc(hidden)]
+#[path = "private.rs"]
+pub mod __private;
+mod engine;
+mod idempotency;
+mod key_part;
+
+pub use http::{HasIdempotency, NeedsIdempotency};
+#[cfg(feature = "macros")]
+pub use idem_macros::idempotent;
+pub use idempotency::{Builder, Idempotency};
+pub use key_part::KeyPart;

@@ -1,0 +1,189 @@
+//! Where records live: the contract and the stores that keep it.
+
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod dynamic;
+mod error;
+mod memory;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+#[cfg(feature = "redis")]
+pub mod redis;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+
+use std::{future::Future, time::Duration};
+
+use bytes::Bytes;
+
+pub use crate::protocol::{Ack, Claim, Fingerprint, RecordId, State, Token};
+pub use dynamic::DynStore;
+pub use error::{CorruptRecord, StoreError};
+pub use memory::MemoryStore;
+#[cfg(feature = "postgres")]
+pub use postgres::PostgresStore;
+#[cfg(feature = "redis")]
+pub use redis::RedisStore;
+#[cfg(feature = "sqlite")]
+pub use sqlite::SqliteStore;
+
+/// What a claim got.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Claimed {
+    /// The claimant is the owner and runs.
+    Owner {
+        /// The fencing token of this attempt.
+        epoch: u64,
+        /// 1 for the first attempt of this record, one more for each takeover.
+        attempt: u32,
+    },
+    /// The record is completed: the stored outcome.
+    Replay {
+        /// What [`Completion::outcome`] was.
+        outcome: Bytes,
+    },
+    /// Another attempt runs.
+    InProgress {
+        /// How much of its lease is left; `None` where the store can't tell.
+        lease_left: Option<Duration>,
+    },
+    /// An earlier attempt's outcome is unknown, and either side says `hold`.
+    Unknown,
+    /// The key belongs to another request.
+    Mismatch {
+        /// The fingerprint the record carries, of whatever format.
+        stored: Bytes,
+    },
+}
+
+/// The outcome of an attempt, to be stored.
+#[derive(Clone, Debug)]
+pub struct Completion {
+    /// The record.
+    pub id: RecordId,
+    /// The attempt.
+    pub token: Token,
+    /// The attempt's epoch, for a record that vanished meanwhile.
+    pub epoch: u64,
+    /// The attempt's number, for a record that vanished meanwhile.
+    pub attempt: u32,
+    /// What the request was, for a record that vanished meanwhile.
+    pub fingerprint: Fingerprint,
+    /// Retention, from now.
+    pub ttl: Duration,
+    /// The outcome, opaque to the store.
+    pub outcome: Bytes,
+}
+
+/// A record as [`Store::get`] shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Where it stands.
+    pub state: State,
+    /// The newest owner's fencing token.
+    pub epoch: u64,
+    /// How many attempts it has seen.
+    pub attempt: u32,
+    /// How much of its lease is left; zero once lapsed or settled.
+    pub lease_left: Duration,
+    /// When it is gone.
+    pub expires_in: Duration,
+    /// The stored outcome of a completed record.
+    pub outcome: Option<Bytes>,
+}
+
+/// How much one [`Store::purge`] may take.
+#[derive(Clone, Copy, Debug)]
+pub struct PurgeLimits {
+    /// At most this many records in one batch.
+    pub rows: u32,
+    /// At most about this many bytes of outcomes in one batch.
+    pub bytes: u64,
+    /// Stop starting batches after this long.
+    pub time: Duration,
+}
+
+impl Default for PurgeLimits {
+    fn default() -> Self {
+        Self { rows: 1000, bytes: 16 << 20, time: Duration::from_secs(1) }
+    }
+}
+
+/// What a purge did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Purged {
+    /// Records removed.
+    pub removed: u64,
+    /// Whether the limits ended it with expired records left.
+    pub more: bool,
+}
+
+/// Wakes the duplicates that wait for an attempt on this process.
+///
+/// A store that hears of settlements on other processes calls [`wake`](Self::wake); see [`Store::listen`].
+#[derive(Clone, Debug, Default)]
+pub struct Wakeups(pub(crate) std::sync::Arc<crate::engine::Waiters>);
+
+impl Wakeups {
+    /// Wakes this process's duplicates of `id`; cheap where nobody waits.
+    pub fn wake(&self, id: &RecordId) {
+        self.0.wake(id);
+    }
+
+    /// Wakes every waiting duplicate, for a store that may have missed a notification.
+    pub fn wake_all(&self) {
+        self.0.wake_all();
+    }
+}
+
+/// A place that keeps records.
+///
+/// Every verb is atomic on its own: two calls on one id never interleave. The store's clock decides what has lapsed or
+/// expired, never the caller's; a record lives while `expires > now` in milliseconds, and an expired record is treated as
+/// absent by every verb, purged or not. A lost race is an outcome, never an error.
+///
+/// A future that was polled once is never dropped half-way: the engine drives every call to its end.
+pub trait Store: Send + Sync + 'static {
+    /// A short lower-case name for errors and metrics.
+    fn name(&self) -> &'static str;
+
+    /// Makes the claimant the owner, or says why not. Compares the fingerprint in every state.
+    ///
+    /// The epoch of a new owner is `max(old + 1, clock in microseconds)`; the same token claiming again keeps its epoch
+    /// and gets a full lease. The record then expires after `lease + ttl`.
+    fn claim(&self, claim: &Claim) -> impl Future<Output = Result<Claimed, StoreError>> + Send;
+
+    /// Gives the owner a full lease again; the expiry stays.
+    fn renew(
+        &self,
+        id: &RecordId,
+        token: &Token,
+        lease: Duration,
+    ) -> impl Future<Output = Result<Ack, StoreError>> + Send;
+
+    /// Stores the outcome for `ttl` from now. Repeated, it is [`Ack::Done`] and changes nothing; on an absent record it
+    /// stores the outcome; on another attempt's record it is [`Ack::Lost`].
+    fn complete(&self, completion: &Completion) -> impl Future<Output = Result<Ack, StoreError>> + Send;
+
+    /// Forgets the claim; also [`Ack::Done`] when the record is absent.
+    fn release(&self, id: &RecordId, token: &Token) -> impl Future<Output = Result<Ack, StoreError>> + Send;
+
+    /// Marks the outcome unknown for `ttl` from now. Repeated, it is [`Ack::Done`]; on an absent record [`Ack::Lost`].
+    fn hold(&self, id: &RecordId, token: &Token, ttl: Duration)
+    -> impl Future<Output = Result<Ack, StoreError>> + Send;
+
+    /// The record as it is, for operators and tests.
+    fn get(&self, id: &RecordId) -> impl Future<Output = Result<Option<Record>, StoreError>> + Send;
+
+    /// Removes the record whatever its state. Says whether there was one.
+    fn forget(&self, id: &RecordId) -> impl Future<Output = Result<bool, StoreError>> + Send;
+
+    /// Removes expired records in bounded batches that block nobody, checking the expiry again as it deletes.
+    fn purge(&self, limits: PurgeLimits) -> impl Future<Output = Result<Purged, StoreError>> + Send;
+
+    /// Called once, inside the runtime, before the first claim: a store that hears of settlements elsewhere starts
+    /// listening and wakes the local waiters. Polling stands behind it, so doing nothing is right too.
+    fn listen(&self, wakeups: Wakeups) {
+        drop(wakeups);
+    }
+}

@@ -1,0 +1,5 @@
+//! Records in Postgres.
+
+/// Keeps records in Postgres.
+#[derive(Debug)]
+pub struct PostgresStore;

@@ -1,0 +1,5 @@
+//! Records in Redis.
+
+/// Keeps records in Redis.
+#[derive(Debug)]
+pub struct RedisStore;

@@ -1,0 +1,5 @@
+//! Records in Sqlite.
+
+/// Keeps records in Sqlite.
+#[derive(Debug)]
+pub struct SqliteStore;
