@@ -11,12 +11,14 @@ pub mod store;
 #[doc(hidden)]
 #[path = "private.rs"]
 pub mod __private;
+mod connect;
 mod engine;
 mod idempotency;
 mod key_part;
 mod record;
 mod telemetry;
 
+pub use connect::ConnectError;
 pub use http::{Attempt, HasIdempotency, NeedsIdempotency, Settle};
 #[cfg(feature = "macros")]
 pub use idem_macros::idempotent;
