@@ -64,14 +64,6 @@ pub(crate) async fn connect(url: &str) -> Result<Arc<dyn DynStore>, ConnectError
     let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
     match scheme {
         "memory" => Ok(Arc::new(MemoryStore::new())),
-        #[cfg(feature = "sqlite")]
-        "sqlite" => Ok(Arc::new(crate::store::SqliteStore::open(url.trim_start_matches("sqlite:").trim_start_matches("//")).await?)),
-        #[cfg(feature = "postgres")]
-        "postgres" | "postgresql" => Ok(Arc::new(crate::store::PostgresStore::connect(url).await?)),
-        #[cfg(feature = "redis-cluster")]
-        "redis+cluster" => Ok(Arc::new(crate::store::RedisStore::connect(url).await?)),
-        #[cfg(feature = "redis")]
-        "redis" | "rediss" => Ok(Arc::new(crate::store::RedisStore::connect(url).await?)),
         _ => Err(off_or_unknown(scheme)),
     }
 }
