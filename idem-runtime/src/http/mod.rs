@@ -1,5 +1,6 @@
 //! The axum door: what the attribute's expansion talks to, and what an application meets.
 
+mod expand_state;
 mod attempt;
 mod body;
 mod capture;
@@ -13,6 +14,7 @@ mod replay;
 mod settle;
 mod stream;
 
+pub use expand_state::{Incoming, Skipped, last_of, part_of, supply};
 pub use attempt::Attempt;
 pub use extract::{Expression, Head, InLayer, InState, KeyMode, NeedsIdempotency, Optional, OtherHeader, Required};
 pub(crate) use guard::guard;
