@@ -24,3 +24,34 @@ impl<T: KeyPart + ?Sized> KeyPart for &T {
         (**self).append(out)
     }
 }
+
+impl KeyPart for String {
+    fn append(&self, out: &mut Vec<u8>) -> bool {
+        self.as_str().append(out)
+    }
+}
+impl KeyPart for () {
+    fn append(&self, _: &mut Vec<u8>) -> bool {
+        false
+    }
+}
+impl KeyPart for u32 {
+    fn append(&self, out: &mut Vec<u8>) -> bool {
+        self.to_string().append(out)
+    }
+}
+impl KeyPart for u64 {
+    fn append(&self, out: &mut Vec<u8>) -> bool {
+        self.to_string().append(out)
+    }
+}
+impl<T: KeyPart> KeyPart for Option<T> {
+    fn append(&self, out: &mut Vec<u8>) -> bool {
+        self.as_ref().is_some_and(|v| v.append(out))
+    }
+}
+impl<A: KeyPart, B: KeyPart> KeyPart for (A, B) {
+    fn append(&self, out: &mut Vec<u8>) -> bool {
+        self.0.append(out) && self.1.append(out)
+    }
+}
