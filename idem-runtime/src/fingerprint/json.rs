@@ -41,9 +41,9 @@ impl<'a> Document<'a> {
             reader.cut(0);
         }
         let rest = text.get(reader.run..reader.at)?;
-        reader.space();
+        let only_space = text.get(reader.at..)?.iter().all(|byte| matches!(byte, b' ' | b'\n' | b'\r' | b'\t'));
         let found = selection.filter(|selection| selection.keep).map(|_| reader.found);
-        (reader.at == text.len()).then_some(Self { out: reader.out, rest, found })
+        only_space.then_some(Self { out: reader.out, rest, found })
     }
 
     /// Writes what counts.

@@ -1,3 +1,5 @@
+mod json;
+
 use super::*;
 
 const BARE: Parts<'_> = Parts {
@@ -29,6 +31,7 @@ fn json_spelling_does_not_count() {
         (r#"{"amt":0.1}"#, r#"{"amt":0.10}"#),
         ("[1e2,-0,1.0]", "[100,0,1e0]"),
         (r#""\u00e9\/\n\ud83d\ude00""#, "\"é/\\u000a😀\""),
+        ("null", " null\r\n\t "),
         ("[1E400]", "[10e399]"),
         (r#"{"\u0061":1,"b":2}"#, r#"{"b":2,"a":1}"#),
     ] {
