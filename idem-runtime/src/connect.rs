@@ -28,7 +28,9 @@ pub enum ConnectError {
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UnknownScheme(scheme) if scheme.is_empty() => write!(f, "the store's URL has no scheme; write {ACCEPTED}"),
+            Self::UnknownScheme(scheme) if scheme.is_empty() => {
+                write!(f, "the store's URL has no scheme; write {ACCEPTED}")
+            }
             Self::UnknownScheme(scheme) => write!(f, "`{scheme}:` is not a store; write {ACCEPTED}"),
             Self::FeatureOff { scheme, feature } => write!(
                 f,

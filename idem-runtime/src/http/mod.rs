@@ -1,9 +1,9 @@
 //! The axum door: what the attribute's expansion talks to, and what an application meets.
 
-mod expand_state;
 mod attempt;
 mod body;
 mod capture;
+mod expand_state;
 mod extract;
 mod guard;
 mod headers;
@@ -14,8 +14,8 @@ mod replay;
 mod settle;
 mod stream;
 
-pub use expand_state::{Incoming, Skipped, last_of, part_of, supply};
 pub use attempt::Attempt;
+pub use expand_state::{Incoming, Skipped, last_of, part_of, supply};
 pub use extract::{Expression, Head, InLayer, InState, KeyMode, NeedsIdempotency, Optional, OtherHeader, Required};
 pub(crate) use guard::guard;
 pub use problem::{
