@@ -1,0 +1,102 @@
+//! A cluster of three primaries.
+
+use std::time::{Duration, Instant};
+
+use idem_runtime::store::{Ack, Claimed, RedisStore, Store as _, Wakeups};
+use idem_tests::redis::RedisCluster;
+use tokio::time::sleep;
+
+use super::*;
+
+#[tokio::test]
+async fn records_live_on_every_node() {
+    let Some(cluster) = RedisCluster::start().await else { return };
+    let store = RedisStore::connect(cluster.url()).await.unwrap();
+    for on in 0..60 {
+        complete(&store, on, 1).await;
+        assert!(matches!(store.claim(&claim(on, 2)).await.unwrap(), Claimed::Replay { outcome } if outcome == PAID));
+    }
+    for node in &cluster.nodes {
+        let records: u64 = node.run(&redis::cmd("DBSIZE")).await;
+        assert!(records > 5, "{records} of 60 on one node of three");
+        let () = node.run(redis::cmd("SCRIPT").arg("FLUSH")).await;
+        let single = RedisStore::connect(node.url()).await.map(drop);
+        assert!(fault(single).contains("redis+cluster://"));
+    }
+    for on in 0..60 {
+        assert!(store.forget(&id(on)).await.unwrap());
+        owner(&store, &claim(on, 1)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_settlement_reaches_other_processes() {
+    let Some(cluster) = RedisCluster::start().await else { return };
+    let (store, other) =
+        (RedisStore::connect(cluster.url()).await.unwrap(), RedisStore::connect(cluster.url()).await.unwrap());
+    other.listen(Wakeups::default());
+    let start = Instant::now();
+    while subscribers(&cluster).await == 0 {
+        assert!(start.elapsed() < Duration::from_secs(10), "nobody listens");
+        sleep(Duration::from_millis(5)).await;
+    }
+    for on in 0..9 {
+        owner(&store, &claim(on, 1)).await;
+        let waiting = Claim { waiting: on % 3 == 0, ..claim(on, 2) };
+        assert!(matches!(other.claim(&waiting).await.unwrap(), Claimed::InProgress { .. }));
+        assert_eq!(store.complete(&completion(on, 1)).await.unwrap(), Ack::Done);
+    }
+    loop {
+        let mut published = 0;
+        for node in &cluster.nodes {
+            published += calls(node, "spublish").await;
+        }
+        if published == 3 {
+            break;
+        }
+        assert!(published < 3 && start.elapsed() < Duration::from_secs(10), "{published} published");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+async fn subscribers(cluster: &RedisCluster) -> u64 {
+    let mut all = 0;
+    for node in &cluster.nodes {
+        let (_, count): (String, u64) = node.run(redis::cmd("PUBSUB").arg(&["SHARDNUMSUB", "idem:settled"])).await;
+        all += count;
+    }
+    all
+}
+
+#[tokio::test]
+async fn a_lost_node_costs_the_others_nothing_and_is_found_again() {
+    let Some(mut cluster) = RedisCluster::start().await else { return };
+    let store = RedisStore::connect(cluster.url()).await.unwrap();
+    // The cluster goes on with the slots it has.
+    for node in &cluster.nodes {
+        let () = node.run(redis::cmd("CONFIG").arg(&["SET", "cluster-require-full-coverage", "no"])).await;
+    }
+    for on in 0..30 {
+        owner(&store, &claim(on, 1)).await;
+    }
+    let kept: u64 = cluster.nodes[0].run(&redis::cmd("DBSIZE")).await;
+    cluster.nodes[0].kill();
+    let mut lost = 0;
+    for on in 0..30 {
+        match ends(store.claim(&claim(on, 1))).await {
+            Ok(claimed) => assert!(matches!(claimed, Claimed::Owner { .. }), "{claimed:?}"),
+            Err(StoreError::Fault(_)) => lost += 1,
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+    assert_eq!(lost, kept, "claims lost with one node");
+
+    cluster.nodes[0].restart().await;
+    cluster.is_whole().await;
+    let start = Instant::now();
+    for on in 0..30 {
+        while let Err(error) = store.claim(&claim(on, 1)).await {
+            assert!(start.elapsed() < Duration::from_secs(10), "{error:?}");
+        }
+    }
+}
