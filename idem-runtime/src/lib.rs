@@ -11,11 +11,15 @@ pub mod store;
 #[doc(hidden)]
 #[path = "private.rs"]
 pub mod __private;
+mod connect;
 mod engine;
 mod idempotency;
 mod key_part;
+mod record;
+mod telemetry;
 
-pub use http::{HasIdempotency, NeedsIdempotency};
+pub use connect::ConnectError;
+pub use http::{Attempt, HasIdempotency, NeedsIdempotency, Settle};
 #[cfg(feature = "macros")]
 pub use idem_macros::idempotent;
 pub use idempotency::{Builder, Idempotency};

@@ -6,3 +6,4 @@ pub mod process;
 pub mod proxy;
 #[cfg(feature = "redis")]
 pub mod redis;
+pub mod server;

@@ -95,10 +95,11 @@ impl RedisServer {
             if !matches!(self.process.child().try_wait(), Ok(None)) {
                 return false;
             }
-            if let Ok(mut connection) = self.connection().await
-                && ::redis::cmd("PING").exec_async(&mut connection).await.is_ok()
-            {
-                return true;
+            if let Ok(mut connection) = self.connection().await {
+                match ::redis::cmd("PING").exec_async(&mut connection).await {
+                    Err(error) if error.code() != Some("NOAUTH") => {}
+                    _ => return true,
+                }
             }
             sleep(Duration::from_millis(10)).await;
         }

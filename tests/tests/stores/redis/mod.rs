@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use idem_runtime::store::{
-    Ack, Claim, Claimed, Completion, Fingerprint, RecordId, RedisStore, Store as _, StoreError, Token,
+    Ack, Claim, Claimed, Completion, Fingerprint, RecordId, RedisStore, Store as _, StoreError, Token, Wakeups,
 };
 use idem_tests::redis::RedisServer;
 
@@ -88,6 +88,33 @@ fn fault<T: std::fmt::Debug>(result: Result<T, StoreError>) -> String {
     match result {
         Err(StoreError::Fault(cause)) => cause.to_string(),
         other => panic!("not a fault: {other:?}"),
+    }
+}
+
+/// A settlement through `store` wakes who waits through `other`, which listens, and nobody else.
+async fn wakes(store: &RedisStore, other: &RedisStore) {
+    let wakeups = Wakeups::default();
+    // Subscribing wakes everyone, since something may have been missed.
+    let subscribed = wakeups.woken(&id(0));
+    other.listen(wakeups.clone());
+    ends(subscribed).await;
+
+    let on = 1000;
+    for settle in 0..3 {
+        owner(store, &claim(on + settle, 1)).await;
+        let waiting = Claim { waiting: true, ..claim(on + settle, 2) };
+        assert!(matches!(other.claim(&waiting).await.unwrap(), Claimed::InProgress { .. }));
+        let woken = wakeups.woken(&id(on + settle));
+        let mut unrelated = std::pin::pin!(wakeups.woken(&id(0)));
+        let ack = match settle {
+            0 => store.complete(&completion(on, 1)).await,
+            1 => store.release(&id(on + 1), &token(1)).await,
+            _ => store.hold(&id(on + 2), &token(1), HOUR).await,
+        };
+        assert_eq!(ack.unwrap(), Ack::Done);
+        ends(woken).await;
+        assert!(futures::poll!(unrelated.as_mut()).is_pending());
+        assert!(store.forget(&id(on + settle)).await.unwrap() || settle == 1);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use idem_runtime::store::{Ack, Claimed, State, Store as _, StoreError, Wakeups};
+use idem_runtime::store::{Ack, Claimed, State, Store as _, StoreError, Wakeups, conformance};
 use redis::{AsyncCommands as _, aio::MultiplexedConnection};
 use tokio::time::sleep;
 
@@ -10,6 +10,18 @@ use super::*;
 
 fn key(on: u64) -> Vec<u8> {
     [b"idem:", &id(on).as_bytes()[..]].concat()
+}
+
+#[tokio::test]
+async fn keeps_the_contract() {
+    let (_server, store) = start!();
+    conformance::run(store).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keeps_the_contract_on_many_threads() {
+    let (_server, store) = start!();
+    conformance::run(store).await.unwrap();
 }
 
 #[tokio::test]
@@ -219,6 +231,17 @@ async fn a_listener_subscribes_again_and_ends_with_its_store() {
     subscribers(&server, 1).await;
     drop(store);
     subscribers(&server, 0).await;
+}
+
+#[tokio::test]
+async fn a_waiter_on_another_process_is_woken() {
+    let (server, store) = start!();
+    let other = RedisStore::connect(server.url()).await.unwrap();
+    wakes(&store, &other).await;
+
+    // And after the listener has lost its connection.
+    let () = server.run(redis::cmd("CLIENT").arg(&["KILL", "TYPE", "pubsub"])).await;
+    wakes(&store, &other).await;
 }
 
 async fn subscribers(server: &RedisServer, expected: u64) {
