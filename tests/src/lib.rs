@@ -1,6 +1,12 @@
 //! Helpers shared by the integration tests.
 
-#![allow(clippy::expect_used, clippy::panic, clippy::missing_panics_doc, reason = "a helper that fails fails its test")]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::missing_panics_doc,
+    reason = "a helper that fails fails its test"
+)]
 
 pub mod process;
 pub mod proxy;

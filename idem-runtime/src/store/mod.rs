@@ -170,13 +170,11 @@ impl Wakeups {
     /// Ends once `id` is woken after this call, for tests of a store that listens.
     #[cfg(feature = "conformance")]
     pub fn woken(&self, id: &RecordId) -> impl Future<Output = ()> + Send + use<> {
-        let place = self.0.join(*id);
-        let woken = place.as_ref().map(|place| place.next());
+        let waiting = self.0.join(*id).map(|place| (place.next(), place));
         async move {
-            if let Some(woken) = woken {
+            if let Some((woken, _place)) = waiting {
                 woken.await;
             }
-            drop(place);
         }
     }
 }

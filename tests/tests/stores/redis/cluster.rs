@@ -33,13 +33,17 @@ async fn a_waiter_on_another_process_is_woken() {
     let Some(cluster) = RedisCluster::start().await else { return };
     let store = RedisStore::connect(cluster.url()).await.unwrap();
     let other = RedisStore::connect(cluster.url()).await.unwrap();
-    wakes(&store, &other).await;
+    let wakeups = listening(&other).await;
+    wakes(&store, &other, &wakeups).await;
+
+    let again = wakeups.woken(&id(0));
     for node in &cluster.nodes {
         // Sharded, and only where someone waits.
         assert_eq!(calls(node, "publish").await, 0);
         let () = node.run(redis::cmd("CLIENT").arg(&["KILL", "TYPE", "pubsub"])).await;
     }
-    wakes(&store, &other).await;
+    ends(again).await;
+    wakes(&store, &other, &wakeups).await;
     let mut published = 0;
     for node in &cluster.nodes {
         published += calls(node, "spublish").await;

@@ -90,7 +90,7 @@ async fn a_silent_server_is_a_fault_in_time() {
 async fn a_silent_connection_is_replaced() {
     let (server, _) = start!();
     let (proxy, store) = through(&server).await;
-    proxy.delay(Duration::from_secs(600));
+    proxy.delay(Duration::from_mins(10));
     fault(ends(store.claim(&claim(1, 1))).await);
     // The old connection stays as silent as it was.
     proxy.delay(Duration::ZERO);

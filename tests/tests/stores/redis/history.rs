@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fmt::Write as _};
 
-use idem_runtime::store::{Ack, Claim, Claimed, Completion, MemoryStore, Record, State, Store as _};
+use idem_runtime::store::{Ack, Claim, Claimed, MemoryStore, Record, State, Store as _};
 use idem_tests::redis::RedisCluster;
 
 use super::*;
@@ -45,7 +45,7 @@ async fn compare(redis: &RedisStore, seed: u64, steps: usize) {
     // What each owner claimed with, as an engine remembers it, and the epoch that each record has reached.
     let mut owners: HashMap<(u64, u8), (Claim, u64, u32)> = HashMap::new();
     let mut epochs: HashMap<u64, (u8, u64)> = HashMap::new();
-    let mut seen = String::new();
+    let mut history = String::new();
     for step in 0..steps {
         let on = seed * 1000 + dice.roll(3);
         let by = dice.small(3);
@@ -58,7 +58,7 @@ async fn compare(redis: &RedisStore, seed: u64, steps: usize) {
                     // A repeated claim may keep its epoch, a new owner gets a larger one.
                     let last = epochs.insert(on, (by, epoch));
                     let grows = last.is_none_or(|(who, last)| epoch > last || (who == by && epoch == last));
-                    assert!(grows, "seed {seed}: epoch {epoch} after {last:?}:{seen}");
+                    assert!(grows, "seed {seed}: epoch {epoch} after {last:?}:{history}");
                     owners.insert((on, by), (claim, epoch, attempt));
                 }
                 ("claim", format!("{:?}", timeless(got)), format!("{:?}", timeless(wanted)))
@@ -88,10 +88,10 @@ async fn compare(redis: &RedisStore, seed: u64, steps: usize) {
                 ("forget", redis.forget(&id).await.unwrap().to_string(), memory.forget(&id).await.unwrap().to_string())
             }
         };
-        let _ = write!(seen, "\n{step} {verb} {on} by {by}: {got}");
-        assert_eq!(got, wanted, "seed {seed}:{seen}");
+        let _ = write!(history, "\n{step} {verb} {on} by {by}: {got}");
+        assert_eq!(got, wanted, "seed {seed}:{history}");
         let (got, wanted) = (redis.get(&id).await.unwrap(), memory.get(&id).await.unwrap());
-        assert_eq!(got.map(standing), wanted.map(standing), "the record after seed {seed}:{seen}");
+        assert_eq!(got.map(standing), wanted.map(standing), "the record after seed {seed}:{history}");
     }
 }
 

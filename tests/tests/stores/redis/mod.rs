@@ -1,5 +1,13 @@
 //! The Redis store, against servers of the test's own.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests, outside of their functions"
+)]
+
 mod cluster;
 mod faults;
 mod history;
@@ -14,7 +22,7 @@ use idem_runtime::store::{
 };
 use idem_tests::redis::RedisServer;
 
-const HOUR: Duration = Duration::from_secs(3600);
+const HOUR: Duration = Duration::from_hours(1);
 const PAID: &[u8] = b"paid";
 
 /// A server and a store on it, or the end of a test that is skipped.
@@ -91,14 +99,18 @@ fn fault<T: std::fmt::Debug>(result: Result<T, StoreError>) -> String {
     }
 }
 
-/// A settlement through `store` wakes who waits through `other`, which listens, and nobody else.
-async fn wakes(store: &RedisStore, other: &RedisStore) {
+/// The wake-ups of a store that listens.
+async fn listening(store: &RedisStore) -> Wakeups {
     let wakeups = Wakeups::default();
     // Subscribing wakes everyone, since something may have been missed.
     let subscribed = wakeups.woken(&id(0));
-    other.listen(wakeups.clone());
+    store.listen(wakeups.clone());
     ends(subscribed).await;
+    wakeups
+}
 
+/// A settlement through `store` wakes who waits through `other`, and nobody else.
+async fn wakes(store: &RedisStore, other: &RedisStore, wakeups: &Wakeups) {
     let on = 1000;
     for settle in 0..3 {
         owner(store, &claim(on + settle, 1)).await;

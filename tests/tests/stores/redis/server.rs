@@ -237,11 +237,13 @@ async fn a_listener_subscribes_again_and_ends_with_its_store() {
 async fn a_waiter_on_another_process_is_woken() {
     let (server, store) = start!();
     let other = RedisStore::connect(server.url()).await.unwrap();
-    wakes(&store, &other).await;
+    let wakeups = listening(&other).await;
+    wakes(&store, &other, &wakeups).await;
 
-    // And after the listener has lost its connection.
+    let again = wakeups.woken(&id(0));
     let () = server.run(redis::cmd("CLIENT").arg(&["KILL", "TYPE", "pubsub"])).await;
-    wakes(&store, &other).await;
+    ends(again).await;
+    wakes(&store, &other, &wakeups).await;
 }
 
 async fn subscribers(server: &RedisServer, expected: u64) {
