@@ -66,6 +66,10 @@ pub(crate) async fn connect(url: &str) -> Result<Arc<dyn DynStore>, ConnectError
     let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
     match scheme {
         "memory" => Ok(Arc::new(MemoryStore::new())),
+        #[cfg(feature = "redis")]
+        "redis" | "rediss" => Ok(Arc::new(crate::store::RedisStore::connect(url).await?)),
+        #[cfg(feature = "redis-cluster")]
+        "redis+cluster" | "rediss+cluster" => Ok(Arc::new(crate::store::RedisStore::connect(url).await?)),
         _ => Err(off_or_unknown(scheme)),
     }
 }
@@ -75,7 +79,7 @@ fn off_or_unknown(scheme: &str) -> ConnectError {
         "sqlite" => "sqlite",
         "postgres" | "postgresql" => "postgres",
         "redis" | "rediss" => "redis",
-        "redis+cluster" => "redis-cluster",
+        "redis+cluster" | "rediss+cluster" => "redis-cluster",
         _ => return ConnectError::UnknownScheme(scheme.into()),
     };
     ConnectError::FeatureOff { scheme: scheme.into(), feature }
