@@ -14,8 +14,10 @@ pub mod __private;
 mod engine;
 mod idempotency;
 mod key_part;
+mod record;
+mod telemetry;
 
-pub use http::{HasIdempotency, NeedsIdempotency};
+pub use http::{Attempt, HasIdempotency, NeedsIdempotency, Settle};
 #[cfg(feature = "macros")]
 pub use idem_macros::idempotent;
 pub use idempotency::{Builder, Idempotency};

@@ -42,3 +42,33 @@ impl fmt::Debug for Fingerprint {
         f.write_str("Fingerprint(…)")
     }
 }
+pub(crate) struct Parts<'a> {
+    pub path: &'a str,
+    pub query: Option<&'a str>,
+    pub credentials: &'a [(&'a str, &'a [u8])],
+    pub content_type: Option<&'a [u8]>,
+    pub body: &'a [u8],
+    pub mode: crate::policy::BodyFingerprint,
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Difference {
+    Target,
+    Credentials,
+    MediaType,
+    Body,
+    Unknown,
+}
+impl Fingerprint {
+    pub(crate) fn of(parts: &Parts<'_>) -> Self {
+        use sha2::{Digest, Sha256};
+        let mut b = [0; Self::LENGTH];
+        let d: [u8; 32] =
+            Sha256::digest([parts.path.as_bytes(), parts.query.unwrap_or("").as_bytes(), parts.body].concat()).into();
+        b[..32].copy_from_slice(&d);
+        let _ = (parts.credentials, parts.content_type, parts.mode);
+        Self(b)
+    }
+    pub(crate) fn difference(&self, _stored: &[u8]) -> Difference {
+        Difference::Body
+    }
+}
