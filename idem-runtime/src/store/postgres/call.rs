@@ -136,7 +136,7 @@ impl Reply {
 }
 
 /// How many columns say whose reply it is.
-const HEAD: usize = 4;
+const HEAD: usize = 3;
 
 fn value<'r, T>(row: &'r PgRow, at: usize) -> Result<Option<T>, Trouble>
 where
@@ -228,7 +228,7 @@ impl Caller {
         args: &[Arg<'_>],
     ) -> Result<Reply, Trouble> {
         let call = self.calls.fetch_add(1, Ordering::Relaxed).cast_signed();
-        let head = [Arg::Int(call), Arg::Bytes(id.as_bytes())];
+        let head = [Arg::Int(call), Arg::Bytes(id.as_bytes()), Arg::Int(statement.number)];
         let args = head.iter().chain(args);
         // All rows, so that an error at the commit, which comes after the row, is seen.
         let mut rows = if self.simple {
@@ -246,13 +246,11 @@ impl Caller {
             .await?
         };
         let row = rows.pop().filter(|_| rows.is_empty()).ok_or(Trouble::ForeignReply)?;
-        let ours = value::<String>(&row, 0)?.as_deref() == Some(statement.verb)
-            && value::<i64>(&row, 1)? == Some(call)
-            && value::<Vec<u8>>(&row, 2)?.as_deref() == Some(id.as_bytes());
+        let ours = value::<i64>(&row, 0)? == Some(call) && value::<Vec<u8>>(&row, 1)?.as_deref() == Some(id.as_bytes());
         if !ours {
             return Err(Trouble::ForeignReply);
         }
-        if value::<bool>(&row, 3)? != Some(false) && (self.simple || in_transaction(connection).await?) {
+        if value::<bool>(&row, 2)? != Some(false) && (self.simple || in_transaction(connection).await?) {
             return Err(Trouble::InTransaction);
         }
         Ok(Reply(row))

@@ -14,7 +14,7 @@ use crate::{
 /// How long a notification to ourselves may take.
 const PROOF: Duration = Duration::from_secs(5);
 /// A listener that was silent for this long proves itself again: a middlebox may have dropped its connection unseen.
-const SILENCE: Duration = Duration::from_secs(60);
+const SILENCE: Duration = Duration::from_mins(1);
 
 /// What a listener needs of its store, which may be dropped meanwhile.
 pub(super) struct Listening {
@@ -46,7 +46,7 @@ impl Listening {
             }
             self.wakeups.wake_all();
             sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_secs(60));
+            pause = (pause * 2).min(Duration::from_mins(1));
         }
     }
 

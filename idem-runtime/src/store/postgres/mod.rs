@@ -49,10 +49,10 @@ use crate::protocol::millis;
 ///
 /// # Poolers
 ///
-/// `PgBouncer` before 1.21, and every pooler of transactions that doesn't track prepared statements (newer `PgBouncer` with
-/// `max_prepared_statements = 0`, `Odyssey` without `pool_reserve_prepared_statement`), needs
+/// PgBouncer before 1.21, and every pooler of transactions that doesn't track prepared statements (newer PgBouncer with
+/// `max_prepared_statements = 0`, Odyssey without `pool_reserve_prepared_statement`), needs
 /// [`simple_protocol(true)`](Self::simple_protocol). Without it calls through such a pooler fail; a reply that belongs to
-/// another statement is noticed and never served. `PgBouncer` also needs
+/// another statement is noticed and never served. PgBouncer also needs
 /// `ignore_startup_parameters = extra_float_digits`. Through any pooler of transactions a waiting duplicate polls, because
 /// `LISTEN` hears nothing there.
 #[derive(Debug)]
@@ -80,8 +80,8 @@ impl PostgresStore {
         let pool = PgPoolOptions::new()
             .max_connections(16)
             .acquire_timeout(Duration::from_millis(1500))
-            .idle_timeout(Duration::from_secs(300))
-            .max_lifetime(Duration::from_secs(1800))
+            .idle_timeout(Duration::from_mins(5))
+            .max_lifetime(Duration::from_mins(30))
             // Every verb may be repeated on another connection, so only one that rested long is worth a ping.
             .test_before_acquire(false)
             .before_acquire(|connection, meta| {

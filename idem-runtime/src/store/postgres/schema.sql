@@ -38,8 +38,12 @@ BEGIN
   FOR i IN 1..8 LOOP
     us := floor(extract(epoch FROM clock_timestamp()) * 1000000);
     ms := us / 1000;
-    SELECT * INTO r FROM idem_record t WHERE t.id = p_id;
-    held := FOUND;
+    -- Under SERIALIZABLE a read before the insert conflicts with every claim on the same index page: insert first.
+    held := i > 1 OR current_setting('transaction_isolation') <> 'serializable';
+    IF held THEN
+      SELECT * INTO r FROM idem_record t WHERE t.id = p_id;
+      held := FOUND;
+    END IF;
     live := held AND r.expires > ms;
 
     IF live AND NOT (r.state = 1 AND r.token = p_token) THEN

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+use sha2::{Digest as _, Sha256};
+
 use super::TableName;
+use crate::protocol::RecordId;
 
 /// The table and functions as shipped, for the default table.
 pub(super) const SCHEMA: &str = include_str!("schema.sql");
@@ -12,10 +15,11 @@ pub(super) const CHANNEL: &str = "idem_settled";
 
 const TABLE: &str = "idem_record";
 
-/// One verb's statement and the name its replies carry.
+/// One verb's statement.
 #[derive(Clone, Debug)]
 pub(super) struct Statement {
-    pub(super) verb: &'static str,
+    /// Its own number, which every call hands in: a statement that gets another's number does nothing and answers nothing.
+    pub(super) number: i64,
     pub(super) sql: Arc<str>,
 }
 
@@ -32,44 +36,44 @@ pub(super) struct Statements {
     pub(super) purge: Statement,
 }
 
+impl Statement {
+    /// `$1` is the call and `$2` the record id: both come back, because a pooler of transactions may hand us the reply to
+    /// another client's statement. `$3` is the number, because it may also run another client's statement with our values.
+    /// The last column of the head says whether this may be running inside somebody's open transaction: a simple query
+    /// and its transaction start at one moment; a prepared one starts at the Bind, microseconds before.
+    fn new(columns: &str, from: &str, simple: bool) -> Self {
+        let slack = if simple { 0 } else { 50 };
+        let sql = format!(
+            "SELECT $1::bigint, $2::bytea, statement_timestamp() - transaction_timestamp() > \
+             interval '{slack} microseconds', {columns} FROM {from} WHERE $3::bigint = "
+        );
+        let number = RecordId::from_bytes(Sha256::digest(&sql).into()).prefix().cast_signed();
+        Self { number, sql: format!("{sql}({number})").into() }
+    }
+}
+
 impl Statements {
     pub(super) fn new(table: &TableName, simple: bool) -> Self {
-        // `$1` is the call and `$2` the record id in every statement, and both come back with the verb: a pooler of
-        // transactions may hand us the reply to another client's statement, or run another statement than ours.
-        // The last column of the head says whether this may be running inside somebody's open transaction. A simple query
-        // and its transaction start at one moment; a prepared one starts at the Bind, microseconds before.
-        let slack = if simple { 0 } else { 50 };
-        let statement = |verb: &'static str, rest: &str| Statement {
-            verb,
-            sql: format!(
-                "SELECT '{verb}' AS verb, $1::bigint AS call, $2::bytea AS id, statement_timestamp() - \
-                 transaction_timestamp() > interval '{slack} microseconds' AS nested, {}",
-                table.apply(rest)
-            )
-            .into(),
-        };
+        let statement = |columns, from| Statement::new(columns, &table.apply(from), simple);
         Self {
             claim: statement(
-                "claim",
-                "f.outcome, f.owner_epoch, f.owner_attempt, f.lease_left, f.bytes \
-                 FROM idem_record_claim_v1($2, $3::bytea, $4::bytea[], $5::boolean, $6::bigint, $7::bigint, $8::boolean) f",
+                "f.outcome, f.owner_epoch, f.owner_attempt, f.lease_left, f.bytes",
+                "idem_record_claim_v1($2, $4::bytea, $5::bytea[], $6::boolean, $7::bigint, $8::bigint, $9::boolean) f",
             ),
-            renew: statement("renew", "f.ack FROM idem_record_renew_v1($2, $3::bytea, $4::bigint) f"),
+            renew: statement("f.ack", "idem_record_renew_v1($2, $4::bytea, $5::bigint) f"),
             complete: statement(
-                "complete",
-                "f.ack FROM idem_record_complete_v1\
-                 ($2, $3::bytea, $4::bigint, $5::bigint, $6::bytea, $7::bigint, $8::bytea) f",
+                "f.ack",
+                "idem_record_complete_v1($2, $4::bytea, $5::bigint, $6::bigint, $7::bytea, $8::bigint, $9::bytea) f",
             ),
-            release: statement("release", "f.ack FROM idem_record_release_v1($2, $3::bytea) f"),
-            hold: statement("hold", "f.ack FROM idem_record_hold_v1($2, $3::bytea, $4::bigint) f"),
+            release: statement("f.ack", "idem_record_release_v1($2, $4::bytea) f"),
+            hold: statement("f.ack", "idem_record_hold_v1($2, $4::bytea, $5::bigint) f"),
             get: statement(
-                "get",
-                "r.state::bigint, r.epoch, r.attempt, r.lease_until - c.now, r.expires - c.now, r.response \
-                 FROM (SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now) c \
+                "r.state::bigint, r.epoch, r.attempt, r.lease_until - c.now, r.expires - c.now, r.response",
+                "(SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now) c \
                  LEFT JOIN idem_record r ON r.id = $2 AND r.expires > c.now",
             ),
-            forget: statement("forget", "f.was_live FROM idem_record_forget_v1($2) f"),
-            purge: statement("purge", "f.removed, f.more FROM idem_record_purge_v1($3::bigint, $4::bigint) f"),
+            forget: statement("f.was_live", "idem_record_forget_v1($2) f"),
+            purge: statement("f.removed, f.more", "idem_record_purge_v1($4::bigint, $5::bigint) f"),
         }
     }
 }
@@ -96,6 +100,23 @@ mod tests {
         assert!(sql.contains("CREATE INDEX IF NOT EXISTS idem_record2_purge_at ON pay.idem_record2 (purge_at)"));
         assert!(sql.contains("FUNCTION pay.idem_record2_claim_v1("));
         assert_eq!(TableName::default().apply(SCHEMA), SCHEMA);
+    }
+
+    #[test]
+    fn no_two_statements_share_a_number() {
+        let mut numbers = Vec::new();
+        for table in ["a", "b"] {
+            for simple in [false, true] {
+                let s = Statements::new(&TableName::parse(table).unwrap(), simple);
+                numbers.extend(
+                    [s.claim, s.renew, s.complete, s.release, s.hold, s.get, s.forget, s.purge].map(|s| s.number),
+                );
+            }
+        }
+        let all = numbers.len();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), all);
     }
 
     #[test]
