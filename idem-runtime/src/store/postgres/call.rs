@@ -103,8 +103,8 @@ impl Trouble {
             Self::Server { code, .. } => match code.as_str() {
                 // Serialization failure, deadlock, lock timeout: races, which are not faults.
                 "40001" | "40P01" | "55P03" => Remedy::Again,
-                // Inside an aborted transaction; shut down, crashed, starting.
-                "25P02" | "57P01" | "57P02" | "57P03" => Remedy::Elsewhere,
+                // Inside somebody's transaction, sound or aborted; shut down, crashed, starting.
+                "25001" | "25P02" | "57P01" | "57P02" | "57P03" => Remedy::Elsewhere,
                 _ => Remedy::Report,
             },
             Self::Contended => Remedy::Again,
@@ -153,7 +153,6 @@ where
 #[derive(Debug)]
 pub(super) struct Caller {
     pub(super) pool: PgPool,
-    pub(super) simple: bool,
     pub(super) timeout: Duration,
     /// Numbers the calls, from a random start, so that no two calls of any process share one.
     pub(super) calls: AtomicU64,
@@ -210,7 +209,9 @@ impl Caller {
         let answer = answer.unwrap_or(Err(Trouble::NoAnswer));
         let sound = match &answer {
             Ok(_) => true,
-            Err(Trouble::Server { code, .. }) => !matches!(code.as_str(), "25P02" | "26000" | "42P05" | "08P01"),
+            Err(Trouble::Server { code, .. }) => {
+                !(code.starts_with("57P") || matches!(code.as_str(), "25001" | "25P02" | "26000" | "42P05" | "08P01"))
+            }
             Err(_) => false,
         };
         if !sound {
@@ -231,7 +232,7 @@ impl Caller {
         let head = [Arg::Int(call), Arg::Bytes(id.as_bytes()), Arg::Int(statement.number)];
         let args = head.iter().chain(args);
         // All rows, so that an error at the commit, which comes after the row, is seen.
-        let mut rows = if self.simple {
+        let mut rows = if statement.simple {
             let args: Vec<_> = args.copied().collect();
             raw_sql(AssertSqlSafe(inline(&statement.sql, &args))).fetch_all(&mut *connection).await?
         } else {
@@ -250,7 +251,7 @@ impl Caller {
         if !ours {
             return Err(Trouble::ForeignReply);
         }
-        if value::<bool>(&row, 2)? != Some(false) && (self.simple || in_transaction(connection).await?) {
+        if value::<bool>(&row, 2)? != Some(false) && (statement.simple || in_transaction(connection).await?) {
             return Err(Trouble::InTransaction);
         }
         Ok(Reply(row))

@@ -59,6 +59,7 @@ use crate::protocol::millis;
 pub struct PostgresStore {
     caller: Caller,
     table: TableName,
+    simple: bool,
     statements: Statements,
     listener: OnceLock<AbortOnDrop>,
 }
@@ -70,8 +71,8 @@ impl PostgresStore {
         let statements = Statements::new(&table, false);
         // Without a random start calls are still told apart within the process.
         let calls = AtomicU64::new(getrandom::u64().unwrap_or_default());
-        let caller = Caller { pool, simple: false, timeout: Duration::from_secs(5), calls };
-        Self { caller, table, statements, listener: OnceLock::new() }
+        let caller = Caller { pool, timeout: Duration::from_secs(5), calls };
+        Self { caller, table, simple: false, statements, listener: OnceLock::new() }
     }
 
     /// Connects a pool of its own and creates what is missing.
@@ -106,12 +107,12 @@ impl PostgresStore {
     /// write out what is stored.
     #[must_use]
     pub fn simple_protocol(mut self, on: bool) -> Self {
-        if on && !self.caller.simple {
+        if on && !self.simple {
             let pool = &self.caller.pool;
             let options = (*pool.connect_options()).clone().disable_statement_logging();
             self.caller.pool = pool.options().clone().connect_lazy_with(options);
         }
-        self.caller.simple = on;
+        self.simple = on;
         self.statements = Statements::new(&self.table, on);
         self
     }
@@ -119,7 +120,7 @@ impl PostgresStore {
     /// Keeps records in `name` or `schema.name`: lower-case letters, digits and `_`, at most 40 of them each.
     pub fn table(mut self, name: &str) -> Result<Self, StoreError> {
         self.table = TableName::parse(name).ok_or_else(|| StoreError::fault("not a table name"))?;
-        self.statements = Statements::new(&self.table, self.caller.simple);
+        self.statements = Statements::new(&self.table, self.simple);
         Ok(self)
     }
 

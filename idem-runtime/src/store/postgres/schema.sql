@@ -1,6 +1,7 @@
 -- The table and functions of idem's PostgreSQL store. Safe to run again; needs PostgreSQL 11 or newer.
 -- For another table replace `idem_record` everywhere. The functions carry a version, so that processes of two releases
--- can share the table while a deployment rolls.
+-- can share the table while a deployment rolls. They refuse sequential scans, because a plan that was made while the table
+-- was empty is one, and it lasts while the table grows.
 
 -- Moments are milliseconds since 1970 from the server's clock: leases and expiry are compared in whole milliseconds, as
 -- in every other store, and no session's time zone can touch them.
@@ -27,7 +28,7 @@ CREATE INDEX IF NOT EXISTS idem_record_purge_at ON idem_record (purge_at);
 CREATE OR REPLACE FUNCTION idem_record_claim_v1(
   p_id bytea, p_token bytea, p_fingerprints bytea[], p_hold boolean, p_lease bigint, p_ttl bigint, p_waiting boolean,
   OUT outcome text, OUT owner_epoch bigint, OUT owner_attempt bigint, OUT lease_left bigint, OUT bytes bytea
-) LANGUAGE plpgsql VOLATILE AS $$
+) LANGUAGE plpgsql VOLATILE SET enable_seqscan = off AS $$
 DECLARE
   r idem_record;
   held boolean;
@@ -116,7 +117,7 @@ END $$;
 CREATE OR REPLACE FUNCTION idem_record_complete_v1(
   p_id bytea, p_token bytea, p_epoch bigint, p_attempt bigint, p_fingerprint bytea, p_ttl bigint, p_response bytea,
   OUT ack text
-) LANGUAGE plpgsql VOLATILE AS $$
+) LANGUAGE plpgsql VOLATILE SET enable_seqscan = off AS $$
 DECLARE
   r idem_record;
   wake boolean;
@@ -129,7 +130,7 @@ BEGIN
     ms := floor(extract(epoch FROM clock_timestamp()) * 1000);
     UPDATE idem_record t
     SET state = 2, response = p_response, expires = ms + p_ttl,
-        purge_at = CASE WHEN t.purge_at BETWEEN ms + p_ttl AND ms + p_ttl + p_ttl / 8 THEN t.purge_at ELSE ms + p_ttl END
+        purge_at = CASE WHEN t.purge_at BETWEEN ms + p_ttl AND ms + 2 * p_ttl THEN t.purge_at ELSE ms + p_ttl END
     WHERE t.id = p_id AND t.token = p_token AND t.state = 1 AND t.expires > ms
     RETURNING t.waited INTO wake;
     IF FOUND THEN
@@ -172,7 +173,7 @@ END $$;
 
 -- Leaves the expiry alone, so that no index entry changes.
 CREATE OR REPLACE FUNCTION idem_record_renew_v1(p_id bytea, p_token bytea, p_lease bigint, OUT ack text)
-LANGUAGE plpgsql VOLATILE AS $$
+LANGUAGE plpgsql VOLATILE SET enable_seqscan = off AS $$
 DECLARE
   ms bigint := floor(extract(epoch FROM clock_timestamp()) * 1000);
 BEGIN
@@ -185,7 +186,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION idem_record_release_v1(p_id bytea, p_token bytea, OUT ack text)
-LANGUAGE plpgsql VOLATILE AS $$
+LANGUAGE plpgsql VOLATILE SET enable_seqscan = off AS $$
 DECLARE
   r idem_record;
   wake boolean;
@@ -218,7 +219,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION idem_record_hold_v1(p_id bytea, p_token bytea, p_ttl bigint, OUT ack text)
-LANGUAGE plpgsql VOLATILE AS $$
+LANGUAGE plpgsql VOLATILE SET enable_seqscan = off AS $$
 DECLARE
   r idem_record;
   wake boolean;
@@ -252,7 +253,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION idem_record_forget_v1(p_id bytea, OUT was_live boolean)
-LANGUAGE plpgsql VOLATILE AS $$
+LANGUAGE plpgsql VOLATILE SET enable_seqscan = off AS $$
 DECLARE
   wake boolean;
 BEGIN
@@ -270,7 +271,7 @@ END $$;
 -- One batch. Rows that someone works on are skipped, the expiry is checked again by the delete, and the commit needn't be
 -- durable: what a crash brings back is expired still.
 CREATE OR REPLACE FUNCTION idem_record_purge_v1(p_rows bigint, p_bytes bigint, OUT removed bigint, OUT more boolean)
-LANGUAGE plpgsql VOLATILE AS $$
+LANGUAGE plpgsql VOLATILE SET enable_seqscan = off AS $$
 DECLARE
   found_due bigint;
   ms bigint := floor(extract(epoch FROM clock_timestamp()) * 1000);

@@ -15,12 +15,18 @@ pub(super) const CHANNEL: &str = "idem_settled";
 
 const TABLE: &str = "idem_record";
 
+/// Before a simple query, which is one transaction with it: its values come back as text in a form of the session's, and
+/// scans under a stricter default isolation make the statements that write beside them fail.
+const PLAIN: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCAL bytea_output = 'hex'; ";
+
 /// One verb's statement.
 #[derive(Clone, Debug)]
 pub(super) struct Statement {
     /// Its own number, which every call hands in: a statement that gets another's number does nothing and answers nothing.
     pub(super) number: i64,
     pub(super) sql: Arc<str>,
+    /// Whether its values go into its text.
+    pub(super) simple: bool,
 }
 
 /// Every verb's statement.
@@ -48,7 +54,8 @@ impl Statement {
              interval '{slack} microseconds', {columns} FROM {from} WHERE $3::bigint = "
         );
         let number = RecordId::from_bytes(Sha256::digest(&sql).into()).prefix().cast_signed();
-        Self { number, sql: format!("{sql}({number})").into() }
+        let sql = format!("{}{sql}({number})", if simple { PLAIN } else { "" });
+        Self { number, sql: sql.into(), simple }
     }
 }
 
@@ -73,7 +80,12 @@ impl Statements {
                  LEFT JOIN idem_record r ON r.id = $2 AND r.expires > c.now",
             ),
             forget: statement("f.was_live", "idem_record_forget_v1($2) f"),
-            purge: statement("f.removed, f.more", "idem_record_purge_v1($4::bigint, $5::bigint) f"),
+            // Simple in any case: what it scans must not make the statements beside it fail.
+            purge: Statement::new(
+                "f.removed, f.more",
+                &table.apply("idem_record_purge_v1($4::bigint, $5::bigint) f"),
+                true,
+            ),
         }
     }
 }
