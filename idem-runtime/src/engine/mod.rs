@@ -115,8 +115,8 @@ pub(crate) enum Verdict<W: Work> {
     Panicked(Box<dyn Any + Send>),
     /// It was stopped because its lease could not be proved.
     LeaseLost,
-    /// It ran before: the stored outcome.
-    Replay { outcome: Bytes },
+    /// It ran before: the stored outcome, and whether this caller waited for it. Whoever reads it reports it.
+    Replay { outcome: Bytes, waited: bool },
     /// It runs, for this much longer unless it renews.
     InProgress { lease_left: Option<Duration> },
     /// It ran before, and nobody knows what it did.

@@ -4,6 +4,8 @@
 pub mod conformance;
 mod dynamic;
 mod error;
+#[cfg(feature = "testing")]
+mod fault;
 mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -20,6 +22,8 @@ pub use crate::protocol::{Ack, Claim, Fingerprint, RecordId, State, Token};
 use crate::protocol::{Micros, Slot};
 pub use dynamic::DynStore;
 pub use error::{CorruptRecord, StoreError};
+#[cfg(feature = "testing")]
+pub use fault::{Fault, FaultStore, Gate, Verb};
 pub use memory::MemoryStore;
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresStore;
@@ -178,17 +182,6 @@ impl Wakeups {
     /// Wakes every waiting duplicate, for a store that may have missed a notification.
     pub fn wake_all(&self) {
         self.0.wake_all();
-    }
-
-    /// Ends once `id` is woken after this call, for tests of a store that listens.
-    #[cfg(feature = "conformance")]
-    pub fn woken(&self, id: &RecordId) -> impl Future<Output = ()> + Send + use<> {
-        let waiting = self.0.join(*id).map(|place| (place.next(), place));
-        async move {
-            if let Some((woken, _place)) = waiting {
-                woken.await;
-            }
-        }
     }
 }
 
