@@ -78,10 +78,6 @@ pub(crate) async fn connect(url: &str) -> Result<Arc<dyn DynStore>, ConnectError
         }
         #[cfg(feature = "postgres")]
         "postgres" | "postgresql" => Ok(Arc::new(crate::store::PostgresStore::connect(url).await?)),
-        #[cfg(feature = "redis-cluster")]
-        "redis+cluster" => Ok(Arc::new(crate::store::RedisStore::connect(url).await?)),
-        #[cfg(feature = "redis")]
-        "redis" | "rediss" => Ok(Arc::new(crate::store::RedisStore::connect(url).await?)),
         _ => Err(off_or_unknown(scheme)),
     }
 }
