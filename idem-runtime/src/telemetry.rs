@@ -99,13 +99,16 @@ pub(crate) fn handler_time(operation: &Cow<'static, str>, took: Duration) {
     let _ = (operation, took);
 }
 
-/// Reports how many attempts run now.
-pub(crate) fn running(count: usize) {
+/// Reports that an attempt has begun. Counted up and down, since a process may have several handles.
+pub(crate) fn run_begun() {
     #[cfg(feature = "metrics")]
-    #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
-    metrics::gauge!("idem_running_attempts").set(count as f64);
-    #[cfg(not(feature = "metrics"))]
-    let _ = count;
+    metrics::gauge!("idem_running_attempts").increment(1);
+}
+
+/// Reports that an attempt has ended and is settled.
+pub(crate) fn run_ended() {
+    #[cfg(feature = "metrics")]
+    metrics::gauge!("idem_running_attempts").decrement(1);
 }
 
 /// Reports a failure of the store that a person should hear of, with its causes.

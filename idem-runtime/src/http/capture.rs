@@ -171,7 +171,12 @@ impl http_body::Body for Rejoined {
 
     fn size_hint(&self) -> SizeHint {
         let begun: u64 = self.begun.iter().flatten().filter_map(Frame::data_ref).map(|data| data.len() as u64).sum();
-        let rest = self.rest.as_ref().map_or_else(|| SizeHint::with_exact(0), http_body::Body::size_hint);
+        // A piece that failed cuts the body: a length would make what came before it pass for the whole.
+        let rest = match &self.rest {
+            Some(rest) => rest.size_hint(),
+            None if self.begun.iter().any(Result::is_err) => SizeHint::default(),
+            None => SizeHint::with_exact(0),
+        };
         let mut hint = SizeHint::new();
         hint.set_lower(rest.lower() + begun);
         if let Some(upper) = rest.upper() {

@@ -270,7 +270,10 @@ impl Test {
     /// Checks how often handlers ran and which outcomes were reported.
     #[track_caller]
     pub(crate) fn check(&self, runs: usize, outcomes: &[&str]) {
-        assert_eq!((self.ledger.runs(), self.seen.outcomes()), (runs, outcomes.iter().map(|&name| name.into()).collect()));
+        assert_eq!(
+            (self.ledger.runs(), self.seen.outcomes()),
+            (runs, outcomes.iter().map(|&name| name.into()).collect())
+        );
     }
 }
 

@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use idem_runtime::store::{Fault, Gate, State, Verb};
+use idem_runtime::{
+    Idempotency,
+    store::{Fault, Gate, State, Verb},
+};
 
 use crate::app::{refused, start};
 
@@ -43,10 +46,10 @@ async fn a_renewal_that_fails_once_is_repeated() {
 /// With `retry` the run is stopped before its lease is over, and only then may another start.
 #[tokio::test]
 async fn a_run_that_cannot_prove_its_lease_is_stopped() {
-    let hanging = Gate::new();
-    for fault in [Fault::Fail, Fault::Delay(hanging.clone())] {
+    for hangs in [false, true] {
         let test = start().await;
-        test.store.every(Verb::Renew, fault);
+        let gate = Gate::new();
+        test.store.every(Verb::Renew, if hangs { Fault::Delay(gate.clone()) } else { Fault::Fail });
         let began = Instant::now();
         refused(&test.send("/slow").await, 503, "idempotency_lease_lost", Some("1"));
         assert!(began.elapsed() >= LEASE * 5 / 6 - Duration::from_millis(50), "{:?}", began.elapsed());
@@ -54,7 +57,7 @@ async fn a_run_that_cannot_prove_its_lease_is_stopped() {
         test.ledger.told_lost().await;
         test.store.answered(Verb::Release, 1).await;
         test.store.heal();
-        hanging.open();
+        gate.open();
         test.ledger.open();
         let second = test.send("/slow").await;
         assert_eq!((second.status, second.text().as_str()), (201, "2"));
@@ -149,7 +152,7 @@ async fn a_held_run_whose_key_was_freed_settles_nothing() {
     let test = start().await;
     let first = test.begin("/slow-hold");
     test.ledger.begun(1).await;
-    assert!(test.idempotency.forget("POST /slow-hold", &(), "k1").await.unwrap());
+    assert!(test.idempotency.forget("POST /slow-hold", &Idempotency::NO_SCOPE, "k1").await.unwrap());
     let second = test.begin("/slow-hold");
     test.ledger.begun(2).await;
     test.ledger.told_lost().await;

@@ -44,7 +44,10 @@ impl http_body::Body for Panics {
     type Error = axum::Error;
 
     #[expect(clippy::panic, reason = "the point")]
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         if self.wait {
             self.wait = false;
             context.waker().wake_by_ref();

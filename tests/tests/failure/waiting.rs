@@ -35,7 +35,10 @@ async fn waiting_duplicates_are_bounded() {
     test.ledger.open();
     while let Some(answer) = answers.next().await {
         let answer = answer.unwrap();
-        assert_eq!((answer.status(), &answer.headers()["idempotent-replayed"]), (StatusCode::CREATED, &"true".parse().unwrap()));
+        assert_eq!(
+            (answer.status(), &answer.headers()["idempotent-replayed"]),
+            (StatusCode::CREATED, &"true".parse().unwrap())
+        );
     }
     assert_eq!(first.await.unwrap().unwrap().status(), StatusCode::CREATED);
     let outcomes = test.seen.outcomes();
