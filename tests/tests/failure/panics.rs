@@ -121,9 +121,11 @@ async fn a_panic_is_settled_later_when_the_store_fails() {
 async fn a_body_that_panics_leaves_a_tombstone() {
     for path in ["/body/0/false", "/body/1/false", "/body/0/true", "/body/2/true"] {
         let test = start().await;
-        let cut = test.server.post(path, "k1").send().await.unwrap();
-        assert_eq!(cut.status(), 200);
-        assert!(cut.bytes().await.is_err(), "the caller sees the cut");
+        // Cut before or behind its head, as any body that fails.
+        if let Ok(cut) = test.server.post(path, "k1").send().await {
+            assert_eq!(cut.status(), 200);
+            assert!(cut.bytes().await.is_err(), "{path}: the caller sees the cut");
+        }
         test.drained().await;
         let replay = test.send(path).await;
         assert!(replay.is_replay() && replay.body.is_empty(), "{path}");
