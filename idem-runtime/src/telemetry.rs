@@ -2,7 +2,7 @@
 //!
 //! Keys, bodies and credentials are never logged; a record is named by the first 8 hex digits of its id.
 
-use std::{borrow::Cow, fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use crate::protocol::RecordId;
 
@@ -66,7 +66,7 @@ impl Outcome {
 }
 
 /// Reports the terminal outcome of one request.
-pub(crate) fn outcome(outcome: Outcome, operation: &Cow<'static, str>, record: Option<&RecordId>) {
+pub(crate) fn outcome(outcome: Outcome, operation: &Arc<str>, record: Option<&RecordId>) {
     let record = record.map(tracing::field::display);
     let name = outcome.name();
     if outcome.is_trouble() {
@@ -75,7 +75,7 @@ pub(crate) fn outcome(outcome: Outcome, operation: &Cow<'static, str>, record: O
         tracing::info!(target: "idem", outcome = name, operation = &**operation, record, "idempotency");
     }
     #[cfg(feature = "metrics")]
-    metrics::counter!("idem_requests_total", "outcome" => name, "operation" => operation.clone()).increment(1);
+    metrics::counter!("idem_requests_total", "outcome" => name, "operation" => Arc::clone(operation)).increment(1);
 }
 
 /// Reports how long a store call took.
@@ -92,9 +92,9 @@ pub(crate) fn store_time(verb: &'static str, store: &'static str, took: Duration
 }
 
 /// Reports how long a handler ran.
-pub(crate) fn handler_time(operation: &Cow<'static, str>, took: Duration) {
+pub(crate) fn handler_time(operation: &Arc<str>, took: Duration) {
     #[cfg(feature = "metrics")]
-    metrics::histogram!("idem_handler_seconds", "operation" => operation.clone()).record(took);
+    metrics::histogram!("idem_handler_seconds", "operation" => Arc::clone(operation)).record(took);
     #[cfg(not(feature = "metrics"))]
     let _ = (operation, took);
 }

@@ -13,7 +13,6 @@ mod waiters;
 
 use std::{
     any::Any,
-    borrow::Cow,
     fmt,
     future::Future,
     pin::Pin,
@@ -63,7 +62,7 @@ pub(crate) struct Job<W> {
     /// What is claimed, and how.
     pub(crate) claim: Claim,
     /// The operation's name, for metrics.
-    pub(crate) operation: Cow<'static, str>,
+    pub(crate) operation: Arc<str>,
     /// How long a duplicate waits for the running attempt.
     pub(crate) wait: Duration,
     /// Filled for the handler when it starts.

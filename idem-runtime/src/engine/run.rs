@@ -29,7 +29,7 @@ pub(super) enum Ran<T> {
 /// A run that has started: what is needed to settle it.
 pub(super) struct Owner {
     pub(super) claim: Claim,
-    pub(super) operation: std::borrow::Cow<'static, str>,
+    pub(super) operation: Arc<str>,
     pub(super) epoch: u64,
     pub(super) number: u32,
     attempt: Arc<super::AttemptCell>,

@@ -1,6 +1,6 @@
 //! The wrapper's last parameter: keeps what idempotency needs of a request and hands the rest on.
 
-use std::{borrow::Cow, fmt, marker::PhantomData, sync::Arc};
+use std::{fmt, marker::PhantomData, sync::Arc};
 
 use axum::{
     extract::{FromRequest, MatchedPath, OriginalUri, Request},
@@ -222,7 +222,7 @@ pub(super) fn read_key(headers: &HeaderMap, name: &'static str, optional: bool) 
 }
 
 /// Answers with a problem of the key, and counts it.
-pub(super) fn refuse(problem: Problem, idempotency: Option<&Idempotency>, label: &Cow<'static, str>) -> Response {
+pub(super) fn refuse(problem: Problem, idempotency: Option<&Idempotency>, label: &Arc<str>) -> Response {
     let outcome = if matches!(problem, Problem::KeyMissing(_)) { Outcome::KeyMissing } else { Outcome::KeyInvalid };
     telemetry::outcome(outcome, label, None);
     problem.respond(idempotency.map_or(Idempotency::PROBLEM_BASE, Idempotency::problem_base))

@@ -1,6 +1,6 @@
 //! One request through the engine and back.
 
-use std::{borrow::Cow, panic::resume_unwind, time::Duration};
+use std::{borrow::Cow, panic::resume_unwind, sync::Arc, time::Duration};
 
 use axum::response::Response;
 
@@ -65,7 +65,7 @@ where
         Some(name) => Cow::Borrowed(name),
         None => Cow::Owned(operation_name(&head.method, head.route.as_ref(), &head.uri)),
     };
-    let label = policy.operation.map_or_else(|| label(&head.method, head.route.as_ref()).into(), Cow::Borrowed);
+    let label: Arc<str> = policy.operation.map_or_else(|| label(&head.method, head.route.as_ref()).into(), Arc::from);
     let key = match find_key(policy, &head, key) {
         Ok(Some(key)) => key,
         Ok(None) => {
@@ -96,7 +96,7 @@ where
     let (id, fingerprint, lease) = (claim.id, claim.fingerprint, claim.lease);
     let work = Handler { future: handler, policy, idempotency: idempotency.clone() };
     let wait = Duration::from_millis(policy.wait_ms);
-    let job = Job { claim, operation: label.clone(), wait, attempt: head.attempt, work };
+    let job = Job { claim, operation: Arc::clone(&label), wait, attempt: head.attempt, work };
     let problem: Problem = match idempotency.engine().guard(job).await {
         Verdict::Ran(response) => return response,
         Verdict::Panicked(payload) => resume_unwind(payload),
@@ -126,7 +126,7 @@ where
     problem.respond(idempotency.problem_base())
 }
 
-fn unavailable(idempotency: &Idempotency, label: &Cow<'static, str>, record: Option<&RecordId>) -> Response {
+fn unavailable(idempotency: &Idempotency, label: &Arc<str>, record: Option<&RecordId>) -> Response {
     telemetry::outcome(Outcome::StoreError, label, record);
     Problem::from(StoreUnavailable {}).respond(idempotency.problem_base())
 }

@@ -17,7 +17,7 @@ use axum::{
 };
 use idem_runtime::{
     Attempt, Builder, Idempotency, idempotent,
-    store::{FaultStore, MemoryStore, Record, RecordId, State as Stored, Store as _},
+    store::{FaultStore, MemoryStore, Record, RecordId, State as Stored, Store as _, Verb},
 };
 use idem_tests::server::{Answer, Server};
 use tokio::sync::{Notify, Semaphore};
@@ -104,13 +104,16 @@ impl Ledger {
         self.reached(|| self.lost() > 0).await;
     }
     async fn reached(&self, condition: impl Fn() -> bool) {
-        loop {
-            let changed = self.0.changed.notified();
-            if condition() {
-                return;
+        soon(async {
+            loop {
+                let changed = self.0.changed.notified();
+                if condition() {
+                    return;
+                }
+                changed.await;
             }
-            changed.await;
-        }
+        })
+        .await;
     }
     /// Lets one held-up run go on.
     pub(crate) fn open(&self) {
@@ -151,7 +154,7 @@ async fn held_up(ledger: Ledger, attempt: Attempt) -> impl IntoResponse {
         told.0.lost.fetch_add(1, SeqCst);
         told.0.changed.notify_waiters();
     });
-    ledger.gate().await;
+    soon(ledger.gate()).await;
     run.end()
 }
 
@@ -214,6 +217,11 @@ pub(crate) fn router(app: App) -> Router {
         .with_state(app)
 }
 
+/// Waits for what is sure to come; what doesn't fails the test instead of holding it up.
+async fn soon<T>(event: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(30), event).await.expect("an event that never came")
+}
+
 /// A server of its own for each test, with everything in sight.
 pub(crate) struct Test {
     pub(crate) seen: Seen,
@@ -245,6 +253,16 @@ impl Test {
     /// Sends a POST with the key `k1` without waiting for its answer.
     pub(crate) fn begin(&self, path: &str) -> tokio::task::JoinHandle<Answer> {
         tokio::spawn(Answer::to(self.server.post(path, "k1")))
+    }
+
+    /// Waits until so many calls of `verb` have been answered.
+    pub(crate) async fn answered(&self, verb: Verb, calls: usize) {
+        soon(self.store.answered(verb, calls)).await;
+    }
+
+    /// Waits until so many calls of `verb` have arrived.
+    pub(crate) async fn arrived(&self, verb: Verb, calls: usize) {
+        soon(self.store.arrived(verb, calls)).await;
     }
 
     /// The id of the newest claim.

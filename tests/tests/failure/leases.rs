@@ -17,7 +17,7 @@ async fn a_slow_run_is_nobody_elses() {
     for path in ["/slow", "/slow-hold"] {
         let test = start().await;
         let first = test.begin(path);
-        test.store.answered(Verb::Renew, 5).await;
+        test.answered(Verb::Renew, 5).await;
         refused(&test.send(path).await, 409, "idempotency_in_progress", Some("1"));
         test.ledger.open();
         assert_eq!(first.await.unwrap().status, 201);
@@ -34,7 +34,7 @@ async fn a_renewal_that_fails_once_is_repeated() {
         let test = start().await;
         test.store.next(Verb::Renew, fault);
         let first = test.begin("/slow");
-        test.store.answered(Verb::Renew, 5).await;
+        test.answered(Verb::Renew, 5).await;
         test.ledger.open();
         assert_eq!(first.await.unwrap().status, 201);
         assert_eq!((test.ledger.lost(), test.ledger.dropped()), (0, 0));
@@ -55,7 +55,7 @@ async fn a_run_that_cannot_prove_its_lease_is_stopped() {
         assert!(began.elapsed() >= LEASE * 5 / 6 - Duration::from_millis(50), "{:?}", began.elapsed());
         assert_eq!((test.ledger.dropped(), test.ledger.most()), (1, 1));
         test.ledger.told_lost().await;
-        test.store.answered(Verb::Release, 1).await;
+        test.answered(Verb::Release, 1).await;
         test.store.heal();
         gate.open();
         test.ledger.open();
@@ -119,7 +119,7 @@ async fn a_lapse_nobody_used_changes_nothing() {
         test.ledger.begun(1).await;
         assert!(test.store.lapse(&test.id()).await.unwrap());
         assert_eq!(test.record().await.unwrap().lease_left, Duration::ZERO);
-        test.store.answered(Verb::Renew, test.store.calls(Verb::Renew) + 1).await;
+        test.answered(Verb::Renew, test.store.calls(Verb::Renew) + 1).await;
         assert_eq!(test.send(path).await.problem(), "idempotency_in_progress");
         test.ledger.open();
         assert_eq!(first.await.unwrap().status, 201);
@@ -137,7 +137,7 @@ async fn a_run_that_was_taken_over_settles_nothing() {
     assert!(test.store.lapse(&test.id()).await.unwrap());
     let second = test.begin("/slow");
     refused(&first.await.unwrap(), 503, "idempotency_lease_lost", Some("1"));
-    test.store.answered(Verb::Release, 1).await;
+    test.answered(Verb::Release, 1).await;
     assert_eq!(test.stored().await, Some(State::InProgress), "the new owner's claim stands");
     test.ledger.open();
     let second = second.await.unwrap();

@@ -57,7 +57,7 @@ async fn the_lease_is_kept_while_a_completion_hangs() {
     test.store.next(Verb::Complete, Fault::Delay(gate.clone()));
     test.ledger.open();
     let answer = test.begin("/slow");
-    test.store.arrived(Verb::Complete, 1).await;
+    test.arrived(Verb::Complete, 1).await;
     // Twice the lease.
     tokio::time::sleep(Duration::from_millis(1800)).await;
     assert_eq!(test.send("/slow").await.problem(), "idempotency_in_progress");

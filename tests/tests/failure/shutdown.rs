@@ -93,11 +93,11 @@ async fn a_caller_dropped_during_the_claim_leaves_no_claim_behind() {
     let app = router(App { ledger: test.ledger.clone(), idempotency: test.idempotency.clone() });
     let request = || Request::post("/pay").header("idempotency-key", "k1").body(Body::empty()).unwrap();
     let caller = tokio::spawn(app.clone().oneshot(request()));
-    test.store.arrived(Verb::Claim, 1).await;
+    test.arrived(Verb::Claim, 1).await;
     caller.abort();
     assert!(caller.await.unwrap_err().is_cancelled());
     gate.open();
-    test.store.answered(Verb::Complete, 1).await;
+    test.answered(Verb::Complete, 1).await;
     let retry = app.oneshot(request()).await.unwrap();
     assert_eq!(retry.headers()["idempotent-replayed"], "true");
     assert_eq!(to_bytes(retry.into_body(), 100).await.unwrap(), "1");

@@ -54,7 +54,7 @@ async fn a_waiting_duplicate_meets_an_outage() {
     let first = test.begin("/awaited");
     test.ledger.begun(1).await;
     let waiting = test.begin("/awaited");
-    test.store.answered(Verb::Claim, 2).await;
+    test.answered(Verb::Claim, 2).await;
     test.store.every(Verb::Claim, Fault::Fail);
     refused(&waiting.await.unwrap(), 503, "idempotency_store_unavailable", Some("1"));
     test.store.heal();
@@ -71,7 +71,7 @@ async fn a_waiting_duplicate_runs_after_a_release() {
     let first = test.begin("/awaited");
     test.ledger.begun(1).await;
     let waiting = test.begin("/awaited");
-    test.store.answered(Verb::Claim, 3).await;
+    test.answered(Verb::Claim, 3).await;
     test.ledger.open();
     assert_eq!(first.await.unwrap().status, 503);
     test.ledger.open();
@@ -88,10 +88,10 @@ async fn a_waiting_duplicate_is_woken_by_a_late_completion() {
     let first = test.begin("/awaited");
     test.ledger.begun(1).await;
     let waiting = test.begin("/awaited");
-    test.store.answered(Verb::Claim, 3).await;
+    test.answered(Verb::Claim, 3).await;
     test.ledger.open();
     assert_eq!(first.await.unwrap().status, 201);
-    tokio::time::timeout(Duration::from_millis(50), test.store.answered(Verb::Complete, 2)).await.ok();
+    tokio::time::timeout(Duration::from_millis(50), test.answered(Verb::Complete, 2)).await.ok();
     test.store.heal();
     assert!(waiting.await.unwrap().is_replay());
     test.check(1, &["completion_late", "waited"]);
