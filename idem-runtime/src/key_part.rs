@@ -178,6 +178,8 @@ mod tests {
             bytes(&("a", "bc")),
             bytes(&("ab", "c")),
             bytes(&("abc",)),
+            bytes(&("a\u{1}", "b")),
+            bytes(&("a", "\u{1}b")),
             bytes(&("abc", "")),
             bytes(&("", "abc")),
             bytes(&("abc", None::<&str>)),
