@@ -1,28 +1,285 @@
 //! The handle: one store, one configuration, cheap to clone.
 
-use std::sync::Arc;
+use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
-use crate::store::{DynStore, Store};
+use http::{
+    HeaderMap, HeaderName, HeaderValue,
+    header::{AUTHORIZATION, COOKIE},
+};
+use tokio::task::JoinHandle;
 
-/// Guards handlers with one store. Cheap to clone; put it into the router's state.
+use crate::{
+    KeyPart,
+    connect::{ConnectError, connect},
+    engine::Engine,
+    protocol::RecordId,
+    store::{DynStore, PurgeLimits, Store, StoreError},
+};
+
+/// Guards handlers with one store. Cheap to clone; put it into the router's state, or into an `Extension` layer.
+///
+/// ```
+/// use axum::{Json, Router, extract::FromRef, http::StatusCode, routing::post};
+/// use idem_runtime::{Idempotency, idempotent, store::MemoryStore};
+///
+/// #[derive(Clone)]
+/// struct App {
+///     idempotency: Idempotency,
+/// }
+///
+/// impl FromRef<App> for Idempotency {
+///     fn from_ref(app: &App) -> Self {
+///         app.idempotency.clone()
+///     }
+/// }
+///
+/// #[idempotent(ttl = "24h")]
+/// async fn create_payment(Json(cents): Json<u64>) -> (StatusCode, Json<u64>) {
+///     (StatusCode::CREATED, Json(cents))
+/// }
+///
+/// let app = App { idempotency: Idempotency::new(MemoryStore::new()) };
+/// let router: Router = Router::new().route("/payments", post(create_payment)).with_state(app);
+/// ```
 #[derive(Clone)]
 pub struct Idempotency {
-    inner: Arc<dyn DynStore>,
+    inner: Arc<Inner>,
 }
 
-impl std::fmt::Debug for Idempotency {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Idempotency").field("store", &self.inner.dyn_name()).finish()
+struct Inner {
+    engine: Arc<Engine>,
+    settings: Settings,
+}
+
+/// What a builder sets.
+struct Settings {
+    namespace: Cow<'static, str>,
+    replay_header: HeaderName,
+    problem_base: Cow<'static, str>,
+    credential_headers: Vec<HeaderName>,
+    kept_headers: Vec<HeaderName>,
+    store_timeout: Duration,
+}
+
+impl fmt::Debug for Idempotency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Idempotency")
+            .field("store", &self.store().dyn_name())
+            .field("namespace", &self.namespace())
+            .finish_non_exhaustive()
     }
 }
 
 impl Idempotency {
+    /// What `type` begins with unless the builder says otherwise.
+    pub(crate) const PROBLEM_BASE: &str = "urn:problem:idempotency:";
+
+    /// The `scope` of [`forget`](Self::forget) for a handler that has none.
+    pub const NO_SCOPE: Option<&str> = None;
+
     /// Guards with `store` and the default configuration.
     pub fn new(store: impl Store) -> Self {
-        Self { inner: Arc::new(store) }
+        Self::builder(store).build()
+    }
+
+    /// Guards with the store that `url` names, with the default configuration:
+    /// `memory:`, `sqlite:./idem.db`, `postgres://…`, `redis://…`, `rediss://…` or `redis+cluster://host1,host2,…`.
+    ///
+    /// Creates what the store needs. A wrong URL, a store whose cargo feature is off and a server that can't be reached
+    /// are errors at once, never a fall-back to memory.
+    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
+        Ok(Self::connect_builder(url).await?.build())
+    }
+
+    /// As [`connect`](Self::connect), to be configured.
+    pub async fn connect_builder(url: &str) -> Result<Builder, ConnectError> {
+        Ok(Builder::new(connect(url).await?))
+    }
+
+    /// Starts a configuration for `store`.
+    pub fn builder(store: impl Store) -> Builder {
+        Builder::new(Arc::new(store))
+    }
+
+    /// Waits until every running attempt has ended and is settled, for `timeout` at most; says how many still run then.
+    ///
+    /// Handlers run detached from their connections, so a graceful shutdown of the server doesn't wait for them: call
+    /// this after `axum::serve` has returned. What still runs after it is stopped with the process, and its key is free
+    /// when the lease lapses.
+    pub async fn drain(&self, timeout: Duration) -> usize {
+        self.engine().running().drain(timeout).await
+    }
+
+    /// Removes expired records now; says how many. A store whose records expire by themselves removes none.
+    pub async fn purge_expired(&self) -> Result<u64, StoreError> {
+        let mut removed = 0;
+        loop {
+            let purged = self.store().dyn_purge(PurgeLimits::default()).await?;
+            removed += purged.removed;
+            if !purged.more {
+                return Ok(removed);
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Removes expired records every so often, in a task of its own. The task ends when the handle's last clone is gone,
+    /// or when the returned handle is aborted.
+    pub fn spawn_purger(&self, every: Duration) -> JoinHandle<()> {
+        let inner = Arc::downgrade(&self.inner);
+        tokio::spawn(async move {
+            let mut ticks = tokio::time::interval(every.max(Duration::from_millis(1)));
+            ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            loop {
+                ticks.tick().await;
+                let Some(inner) = inner.upgrade() else { return };
+                if let Err(error) = (Self { inner }).purge_expired().await {
+                    tracing::warn!(target: "idem", error = %error, "expired records could not be removed");
+                }
+            }
+        })
+    }
+
+    /// Frees a key, whatever its record says: after someone decided about a held one, or to undo a completed one. Says
+    /// whether there was a record.
+    ///
+    /// `operation` is the `operation` option's, or method and route template as in `"POST /payments"`; `scope` is what
+    /// the `scope` expression gives, [`NO_SCOPE`](Self::NO_SCOPE) where there is none; `key` is without its quotes.
+    ///
+    /// A process with a local cache may go on replaying the record for up to a minute.
+    pub async fn forget(
+        &self,
+        operation: &str,
+        scope: &(impl KeyPart + ?Sized),
+        key: &str,
+    ) -> Result<bool, StoreError> {
+        let mut bytes = Vec::new();
+        let scope = scope.append(&mut bytes).then_some(bytes);
+        let id = RecordId::derive(self.namespace(), operation, scope.as_deref(), key.as_bytes());
+        self.store().dyn_forget(&id).await
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.inner.engine
+    }
+
+    fn store(&self) -> &Arc<dyn DynStore> {
+        self.engine().store()
+    }
+
+    pub(crate) fn namespace(&self) -> &str {
+        &self.inner.settings.namespace
+    }
+
+    pub(crate) fn replay_header(&self) -> &HeaderName {
+        &self.inner.settings.replay_header
+    }
+
+    pub(crate) fn problem_base(&self) -> &str {
+        &self.inner.settings.problem_base
+    }
+
+    pub(crate) fn kept_headers(&self) -> &[HeaderName] {
+        &self.inner.settings.kept_headers
+    }
+
+    /// The fields of `headers` that say who is calling.
+    pub(crate) fn credentials(&self, headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
+        let names = self.inner.settings.credential_headers.iter();
+        names.flat_map(|name| headers.get_all(name).iter().map(|value| (name.clone(), value.clone()))).collect()
     }
 }
 
 /// Configures an [`Idempotency`].
-#[derive(Debug)]
-pub struct Builder;
+pub struct Builder {
+    store: Arc<dyn DynStore>,
+    settings: Settings,
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder").field("store", &self.store.dyn_name()).finish_non_exhaustive()
+    }
+}
+
+impl Builder {
+    fn new(store: Arc<dyn DynStore>) -> Self {
+        let settings = Settings {
+            namespace: Cow::Borrowed(""),
+            replay_header: HeaderName::from_static("idempotent-replayed"),
+            problem_base: Cow::Borrowed(Idempotency::PROBLEM_BASE),
+            credential_headers: vec![AUTHORIZATION, COOKIE, HeaderName::from_static("x-api-key")],
+            kept_headers: Vec::new(),
+            store_timeout: Duration::from_secs(2),
+        };
+        Self { store, settings }
+    }
+
+    /// Keeps the records of applications, environments or versions that share a store apart. Default: empty.
+    #[must_use]
+    pub fn namespace(mut self, namespace: impl Into<Cow<'static, str>>) -> Self {
+        self.settings.namespace = namespace.into();
+        self
+    }
+
+    /// The header that marks a replayed answer. Default: `Idempotent-Replayed`, as Stripe and Mollie send it.
+    ///
+    /// # Panics
+    ///
+    /// If `name` is no header name.
+    #[must_use]
+    pub fn replay_header(mut self, name: &str) -> Self {
+        self.settings.replay_header = header_name(name);
+        self
+    }
+
+    /// What the `type` of a problem begins with, instead of `urn:problem:idempotency:`; the problem's code follows.
+    #[must_use]
+    pub fn problem_base(mut self, base: impl Into<Cow<'static, str>>) -> Self {
+        self.settings.problem_base = base.into();
+        self
+    }
+
+    /// The request headers that say who is calling where a handler has no `scope`. Default: `Authorization`, `Cookie`
+    /// and `X-Api-Key`.
+    ///
+    /// # Panics
+    ///
+    /// If one of `names` is no header name.
+    #[must_use]
+    pub fn credential_headers<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
+        self.settings.credential_headers = names.into_iter().map(header_name).collect();
+        self
+    }
+
+    /// Stores and replays these response headers too, out of `Set-Cookie`, `WWW-Authenticate`, `Authentication-Info` and
+    /// `Clear-Site-Data`. Default: none, since a replayed session cookie may revive a session that has ended.
+    ///
+    /// # Panics
+    ///
+    /// If one of `names` is no header name.
+    #[must_use]
+    pub fn replay_also<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
+        self.settings.kept_headers = names.into_iter().map(header_name).collect();
+        self
+    }
+
+    /// How long a request waits for the store before it is refused with 503, or answered though its outcome is not
+    /// stored yet. Default: 2 seconds.
+    #[must_use]
+    pub fn store_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.store_timeout = timeout;
+        self
+    }
+
+    /// The handle.
+    pub fn build(self) -> Idempotency {
+        let engine = Arc::new(Engine::new(self.store, self.settings.store_timeout));
+        Idempotency { inner: Arc::new(Inner { engine, settings: self.settings }) }
+    }
+}
+
+#[expect(clippy::panic, reason = "documented: a wrong literal should stop the start-up, not every request")]
+fn header_name(name: &str) -> HeaderName {
+    HeaderName::from_bytes(name.as_bytes()).unwrap_or_else(|_| panic!("`{name}` is no header name"))
+}

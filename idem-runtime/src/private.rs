@@ -4,9 +4,12 @@ use std::{future::Future, pin::Pin};
 
 use axum::response::{IntoResponse, Response};
 
-use crate::KeyPart;
+use crate::{KeyPart, http::guard};
 pub use crate::{
-    http::{Expression, Head, InLayer, InState, NeedsIdempotency, Optional, OtherHeader, Required},
+    http::{
+        Expression, Head, InLayer, InState, Incoming, NeedsIdempotency, Optional, OtherHeader, Required, Skipped,
+        last_of, part_of, supply,
+    },
     policy::{BodyFingerprint, Members, Outage, Policy, Record, Unknown},
 };
 
@@ -70,6 +73,6 @@ pub fn run<R: Answer>(
     key: Option<Part>,
     handler: HandlerFuture<R>,
 ) -> IdemFuture {
-    let _ = (policy, head, scope.map(|part| part.0), key.map(|part| part.0));
-    Box::pin(async move { handler.await.answer() })
+    let handler = async move { handler.await.answer() };
+    Box::pin(guard(policy, head, scope.map(|part| part.0), key.map(|part| part.0), handler))
 }

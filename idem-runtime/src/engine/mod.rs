@@ -1,5 +1,156 @@
 //! Drives a store and the protocol round a future: claim, run detached, renew, settle, wait. Knows no HTTP.
+//!
+//! [`Engine::guard`] is the one way in.
 
+mod attempt;
+mod calls;
+mod claim;
+mod clock;
+mod run;
+mod running;
+mod settle;
 mod waiters;
 
+use std::{
+    any::Any,
+    borrow::Cow,
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use tokio::sync::Semaphore;
+
+use crate::{
+    protocol::Claim,
+    store::{DynStore, StoreError, Wakeups},
+};
+
+pub(crate) use attempt::AttemptCell;
+pub(crate) use clock::token;
+pub(crate) use running::Running;
 pub(crate) use waiters::Waiters;
+
+/// One store and what is going on around it.
+pub(crate) struct Engine {
+    store: Arc<dyn DynStore>,
+    /// How long a caller waits for the store.
+    store_timeout: Duration,
+    waiters: Arc<Waiters>,
+    running: Arc<Running>,
+    listening: AtomicBool,
+    /// Bounds the claims that may have been made unseen and are being released.
+    abandoned: Arc<Semaphore>,
+}
+
+/// At most this many unseen claims are released at once; the rest lapse with their leases.
+const ABANDONED: usize = 1024;
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("store", &self.store.dyn_name()).finish_non_exhaustive()
+    }
+}
+
+/// A guarded piece of work.
+pub(crate) struct Job<W> {
+    /// What is claimed, and how.
+    pub(crate) claim: Claim,
+    /// The operation's name, for metrics.
+    pub(crate) operation: Cow<'static, str>,
+    /// How long a duplicate waits for the running attempt.
+    pub(crate) wait: Duration,
+    /// Filled for the handler when it starts.
+    pub(crate) attempt: Arc<AttemptCell>,
+    /// What runs if the claim succeeds.
+    pub(crate) work: W,
+}
+
+/// What is guarded.
+pub(crate) trait Work: Send + 'static {
+    /// What the caller gets.
+    type Reply: Send + 'static;
+
+    /// Runs it, once.
+    fn run(self) -> impl Future<Output = Answer<Self::Reply>> + Send;
+}
+
+/// What the work came to: a reply for its caller, and what becomes of the record.
+pub(crate) struct Answer<T> {
+    pub(crate) reply: T,
+    pub(crate) settle: Settle,
+}
+
+/// What becomes of a record.
+pub(crate) enum Settle {
+    /// The outcome is stored.
+    Keep(Bytes),
+    /// The claim is forgotten.
+    Release,
+    /// The outcome is marked unknown.
+    Hold,
+    /// Known once the reply has been sent on; the lease is renewed until then.
+    Later(Pin<Box<dyn Future<Output = Settled> + Send>>),
+}
+
+/// The end of [`Settle::Later`].
+pub(crate) struct Settled {
+    /// The outcome to store.
+    pub(crate) keep: Bytes,
+    /// What goes on unguarded after the record is settled.
+    pub(crate) rest: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+/// What became of a job.
+pub(crate) enum Verdict<W: Work> {
+    /// It ran, and this is its reply.
+    Ran(W::Reply),
+    /// It panicked; the record is settled.
+    Panicked(Box<dyn Any + Send>),
+    /// It was stopped because its lease could not be proved.
+    LeaseLost,
+    /// It ran before: the stored outcome.
+    Replay { outcome: Bytes },
+    /// It runs, for this much longer unless it renews.
+    InProgress { lease_left: Option<Duration> },
+    /// It ran before, and nobody knows what it did.
+    Unknown,
+    /// The key belongs to another request, with this fingerprint.
+    Mismatch { stored: Bytes },
+    /// The store failed at the claim; the work comes back unrun.
+    Unavailable(StoreError, W),
+}
+
+impl Engine {
+    pub(crate) fn new(store: Arc<dyn DynStore>, store_timeout: Duration) -> Self {
+        Self {
+            store,
+            store_timeout,
+            waiters: Arc::default(),
+            running: Arc::default(),
+            listening: AtomicBool::new(false),
+            abandoned: Arc::new(Semaphore::new(ABANDONED)),
+        }
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn DynStore> {
+        &self.store
+    }
+
+    pub(crate) fn running(&self) -> &Arc<Running> {
+        &self.running
+    }
+
+    /// Lets the store listen for settlements elsewhere, once, from inside the runtime.
+    fn listen(&self) {
+        if !self.listening.load(Ordering::Relaxed) && !self.listening.swap(true, Ordering::SeqCst) {
+            self.store.dyn_listen(Wakeups(Arc::clone(&self.waiters)));
+        }
+    }
+}

@@ -1,21 +1,60 @@
 //! The wrapper's last parameter: keeps what idempotency needs of a request and hands the rest on.
 
-use std::{fmt, future::Future, marker::PhantomData};
+use std::{fmt, marker::PhantomData, sync::Arc};
 
 use axum::{
-    extract::{FromRequest, Request},
+    extract::{FromRequest, MatchedPath, OriginalUri, Request},
     response::{IntoResponse, Response},
 };
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header::CONTENT_TYPE};
 
-use super::provide::{Provides, Via, ViaLayer};
+use super::{
+    attempt, body,
+    key::{self, Key},
+    problem::{KeyInvalid, KeyMissing, Problem},
+    provide::{Provides, Via, ViaLayer},
+};
+use crate::{
+    Idempotency,
+    engine::AttemptCell,
+    policy::Policy,
+    telemetry::{self, Outcome},
+};
 
 /// What is kept of the request beside the handler's own arguments.
 #[derive(Debug)]
-pub struct Head {}
+pub struct Head {
+    pub(super) method: Method,
+    /// As the client sent it; nesting strips the request's own.
+    pub(super) uri: Uri,
+    pub(super) route: Option<MatchedPath>,
+    pub(super) content_type: Option<HeaderValue>,
+    pub(super) credentials: Vec<(HeaderName, HeaderValue)>,
+    pub(super) key: KeySource,
+    pub(super) body: Bytes,
+    /// `None` where the layer that should bring it is missing.
+    pub(super) idempotency: Option<Idempotency>,
+    pub(super) attempt: Arc<AttemptCell>,
+}
+
+/// What the request's head says of the key.
+#[derive(Debug)]
+pub(super) enum KeySource {
+    /// It was read from `Idempotency-Key`, which may be absent.
+    Read(Option<Key>),
+    /// It is in a header of the policy's own name.
+    Headers(HeaderMap),
+    /// It is in the handler's parameters.
+    Expression,
+    /// The method is safe: there is nothing to guard.
+    Ignored,
+}
 
 /// The handler's last argument `E`, with what idempotency needs of the request.
 ///
-/// Its name is in axum's error where a router's state holds no [`Idempotency`](crate::Idempotency): the handler needs one.
+/// Its name is in axum's error where a router's state holds no [`Idempotency`]: the handler needs one.
+/// `O` says where the handle and the key come from.
 pub struct NeedsIdempotency<E, O = InState<Required>> {
     head: Head,
     inner: E,
@@ -24,7 +63,7 @@ pub struct NeedsIdempotency<E, O = InState<Required>> {
 
 impl<E, O> fmt::Debug for NeedsIdempotency<E, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NeedsIdempotency").finish_non_exhaustive()
+        f.debug_struct("NeedsIdempotency").field("head", &self.head).finish_non_exhaustive()
     }
 }
 
@@ -41,9 +80,6 @@ pub struct InState<K>(PhantomData<fn() -> K>);
 #[derive(Debug)]
 pub struct InLayer<K>(PhantomData<fn() -> K>);
 
-/// Where the key comes from, as far as the extractor must know.
-pub trait KeyMode: 'static {}
-
 /// `Idempotency-Key`, required.
 #[derive(Debug)]
 pub struct Required(());
@@ -57,10 +93,41 @@ pub struct OtherHeader(());
 #[derive(Debug)]
 pub struct Expression(());
 
-impl KeyMode for Required {}
-impl KeyMode for Optional {}
-impl KeyMode for OtherHeader {}
-impl KeyMode for Expression {}
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Required {}
+    impl Sealed for super::Optional {}
+    impl Sealed for super::OtherHeader {}
+    impl Sealed for super::Expression {}
+}
+
+/// Where the key comes from, as far as it can be read before the body.
+pub trait KeyMode: sealed::Sealed + 'static {
+    #[doc(hidden)]
+    const MODE: Mode;
+}
+
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Required,
+    Optional,
+    OtherHeader,
+    Expression,
+}
+
+impl KeyMode for Required {
+    const MODE: Mode = Mode::Required;
+}
+impl KeyMode for Optional {
+    const MODE: Mode = Mode::Optional;
+}
+impl KeyMode for OtherHeader {
+    const MODE: Mode = Mode::OtherHeader;
+}
+impl KeyMode for Expression {
+    const MODE: Mode = Mode::Expression;
+}
 
 impl<S, E, M, N, K> FromRequest<S, Via<M, N>> for NeedsIdempotency<E, InState<K>>
 where
@@ -72,12 +139,11 @@ where
 {
     type Rejection = Response;
 
-    fn from_request(request: Request, state: &S) -> impl Future<Output = Result<Self, Response>> + Send {
-        async move {
-            let _ = state.provide(request.extensions());
-            let inner = E::from_request(request, state).await.map_err(IntoResponse::into_response)?;
-            Ok(Self { head: Head {}, inner, mode: PhantomData })
-        }
+    async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
+        let idempotency = state.provide(request.extensions());
+        let (request, head) = capture(request, idempotency, K::MODE).await?;
+        let inner = E::from_request(request, state).await.map_err(IntoResponse::into_response)?;
+        Ok(Self { head, inner, mode: PhantomData })
     }
 }
 
@@ -90,10 +156,82 @@ where
 {
     type Rejection = Response;
 
-    fn from_request(request: Request, state: &S) -> impl Future<Output = Result<Self, Response>> + Send {
-        async move {
-            let inner = E::from_request(request, state).await.map_err(IntoResponse::into_response)?;
-            Ok(Self { head: Head {}, inner, mode: PhantomData })
-        }
+    async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
+        let idempotency = request.extensions().get().cloned();
+        let (request, head) = capture(request, idempotency, K::MODE).await?;
+        let inner = E::from_request(request, state).await.map_err(IntoResponse::into_response)?;
+        Ok(Self { head, inner, mode: PhantomData })
     }
+}
+
+/// Reads the key, then the body, and gives back the request as it was.
+pub(super) async fn capture(
+    mut request: Request,
+    idempotency: Option<Idempotency>,
+    mode: Mode,
+) -> Result<(Request, Head), Response> {
+    let uri =
+        request.extensions().get::<OriginalUri>().map_or_else(|| request.uri().clone(), |original| original.0.clone());
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let headers = request.headers();
+    let key = match mode {
+        // Without the handle there is nothing to refuse by; the wrapper says what is missing.
+        _ if is_safe(request.method()) || idempotency.is_none() => KeySource::Ignored,
+        Mode::Expression => KeySource::Expression,
+        Mode::OtherHeader => KeySource::Headers(headers.clone()),
+        Mode::Required | Mode::Optional => {
+            let read = read_key(headers, Policy::DEFAULT.header, mode == Mode::Optional);
+            KeySource::Read(read.map_err(|problem| {
+                refuse(problem, idempotency.as_ref(), &operation_name(request.method(), route.as_ref(), &uri))
+            })?)
+        }
+    };
+    let credentials = match &idempotency {
+        Some(idempotency) if !matches!(key, KeySource::Ignored) => idempotency.credentials(headers),
+        _ => Vec::new(),
+    };
+    let mut head = Head {
+        method: request.method().clone(),
+        uri,
+        route,
+        content_type: headers.get(CONTENT_TYPE).cloned(),
+        credentials,
+        key,
+        body: Bytes::new(),
+        idempotency,
+        attempt: attempt::cell(request.extensions_mut()),
+    };
+    if !matches!(head.key, KeySource::Ignored) {
+        (request, head.body) = body::read(request).await?;
+    }
+    Ok((request, head))
+}
+
+/// Methods that change nothing (RFC 9110 §9.2.1) pass through unrecorded.
+fn is_safe(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
+}
+
+/// The key in the header `name`.
+pub(super) fn read_key(headers: &HeaderMap, name: &'static str, optional: bool) -> Result<Option<Key>, Problem> {
+    match key::read(headers, name) {
+        Ok(None) if !optional => Err(KeyMissing { header: Some(name) }.into()),
+        Ok(key) => Ok(key),
+        Err(invalid) => Err(KeyInvalid { header: Some(name), reason: invalid.reason() }.into()),
+    }
+}
+
+/// Answers with a problem of the key, and counts it.
+pub(super) fn refuse(problem: Problem, idempotency: Option<&Idempotency>, operation: &str) -> Response {
+    let outcome = if matches!(problem, Problem::KeyMissing(_)) { Outcome::KeyMissing } else { Outcome::KeyInvalid };
+    telemetry::outcome(outcome, operation, None);
+    problem.respond(idempotency.map_or(Idempotency::PROBLEM_BASE, Idempotency::problem_base))
+}
+
+/// The operation's name where the policy gives none: method and route template, or the path where no route matched.
+pub(super) fn operation_name(method: &Method, route: Option<&MatchedPath>, uri: &Uri) -> String {
+    let route = route.map_or_else(|| uri.path(), MatchedPath::as_str);
+    let mut name = String::with_capacity(method.as_str().len() + 1 + route.len());
+    name.extend([method.as_str(), " ", route]);
+    name
 }

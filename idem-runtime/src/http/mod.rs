@@ -1,8 +1,26 @@
-//! The axum door: what the attribute's expansion talks to.
+//! The axum door: what the attribute's expansion talks to, and what an application meets.
 
+mod attempt;
+mod body;
+mod capture;
+mod expand_state;
 mod extract;
+mod guard;
+mod headers;
 mod key;
+mod problem;
 mod provide;
+mod replay;
+mod settle;
+mod stream;
 
+pub use attempt::Attempt;
+pub use expand_state::{Incoming, Skipped, last_of, part_of, supply};
 pub use extract::{Expression, Head, InLayer, InState, KeyMode, NeedsIdempotency, Optional, OtherHeader, Required};
+pub(crate) use guard::guard;
+pub use problem::{
+    InProgress, KeyInvalid, KeyMissing, KeyReused, LeaseLost, NotInstalled, OutcomeUnknown, Problem, StoreUnavailable,
+};
 pub use provide::{HasIdempotency, Provides, Via, ViaArc, ViaFromRef, ViaLayer, ViaRef, ViaTrait};
+pub use replay::Replayed;
+pub use settle::Settle;

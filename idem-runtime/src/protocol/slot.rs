@@ -127,7 +127,7 @@ impl Slot {
                 epoch,
                 attempt,
                 hold: claim.hold,
-                fingerprint: claim.fingerprint.clone(),
+                fingerprint: claim.fingerprint,
                 lease_until,
                 expires: lease_until.saturating_add(millis(claim.ttl)),
             })
@@ -169,6 +169,44 @@ impl Slot {
             State::InProgress => None,
             State::Completed => Some(Ack::Done),
             State::Unknown => Some(Ack::Lost),
+        }
+    }
+
+    /// What releasing by `token` meets: `None` when the claim is there to be forgotten.
+    pub fn release(held: Option<&Self>, token: Token, now: Micros) -> Option<Ack> {
+        match held.filter(|slot| slot.is_live(now)) {
+            None => Some(Ack::Done),
+            Some(slot) if slot.is_run_by(token, now) => None,
+            Some(_) => Some(Ack::Lost),
+        }
+    }
+
+    /// What marking the outcome unknown by `token` meets: `None` when the record is to be marked.
+    pub fn hold(held: Option<&Self>, token: Token, now: Micros) -> Option<Ack> {
+        match held.filter(|slot| slot.is_live(now) && slot.token == token) {
+            Some(slot) if slot.state == State::InProgress => None,
+            Some(slot) if slot.state == State::Unknown => Some(Ack::Done),
+            _ => Some(Ack::Lost),
+        }
+    }
+
+    /// Gives the owner a full lease from `now`; the expiry stays.
+    pub fn renew(&mut self, lease: Duration, now: Micros) {
+        self.lease_until = now.millis().saturating_add(millis(lease));
+    }
+
+    /// Ends the attempt: the record stays in `state` for `ttl` from `now`.
+    pub fn settle(&mut self, state: State, ttl: Duration, now: Micros) {
+        self.state = state;
+        self.lease_until = 0;
+        self.expires = now.millis().saturating_add(millis(ttl));
+    }
+
+    /// How much of the lease is left at `now`: nothing once lapsed or settled.
+    pub const fn lease_left(&self, now: Micros) -> Duration {
+        match self.state {
+            State::InProgress => Duration::from_millis(self.lease_until.saturating_sub(now.millis())),
+            State::Completed | State::Unknown => Duration::ZERO,
         }
     }
 }

@@ -17,6 +17,7 @@ use std::{future::Future, time::Duration};
 use bytes::Bytes;
 
 pub use crate::protocol::{Ack, Claim, Fingerprint, RecordId, State, Token};
+use crate::protocol::{Micros, Slot};
 pub use dynamic::DynStore;
 pub use error::{CorruptRecord, StoreError};
 pub use memory::MemoryStore;
@@ -75,6 +76,24 @@ pub struct Completion {
     pub outcome: Bytes,
 }
 
+impl Completion {
+    /// The completed record, where nothing stands in the way. `held` is what the store holds under the id, live or not.
+    fn slot(&self, held: Option<&Slot>, now: Micros) -> Slot {
+        let mut slot = Slot {
+            state: State::Completed,
+            token: self.token,
+            epoch: held.map_or(self.epoch, |slot| slot.epoch.max(self.epoch)),
+            attempt: self.attempt,
+            hold: held.is_some_and(|slot| slot.hold && slot.token == self.token),
+            fingerprint: self.fingerprint,
+            lease_until: 0,
+            expires: 0,
+        };
+        slot.settle(State::Completed, self.ttl, now);
+        slot
+    }
+}
+
 /// A record as [`Store::get`] shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
@@ -90,6 +109,19 @@ pub struct Record {
     pub expires_in: Duration,
     /// The stored outcome of a completed record.
     pub outcome: Option<Bytes>,
+}
+
+impl Record {
+    fn new(slot: &Slot, outcome: Option<Bytes>, now: Micros) -> Self {
+        Self {
+            state: slot.state,
+            epoch: slot.epoch,
+            attempt: slot.attempt,
+            lease_left: slot.lease_left(now),
+            expires_in: Duration::from_millis(slot.expires.saturating_sub(now.millis())),
+            outcome,
+        }
+    }
 }
 
 /// How much one [`Store::purge`] may take.
@@ -133,6 +165,17 @@ impl Wakeups {
     /// Wakes every waiting duplicate, for a store that may have missed a notification.
     pub fn wake_all(&self) {
         self.0.wake_all();
+    }
+
+    /// Ends once `id` is woken after this call, for tests of a store that listens.
+    #[cfg(any(feature = "conformance", feature = "testing"))]
+    pub fn woken(&self, id: &RecordId) -> impl Future<Output = ()> + Send + use<> {
+        let waiting = self.0.join(*id).map(|place| (place.next(), place));
+        async move {
+            if let Some((woken, _place)) = waiting {
+                woken.await;
+            }
+        }
     }
 }
 

@@ -1,0 +1,127 @@
+//! Store calls that are never dropped half-way, and the ones that are repeated until they land.
+
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
+
+use tokio::time::{Instant, sleep, timeout};
+
+use super::Engine;
+use crate::{
+    protocol::{Ack, Claim},
+    store::{Completion, StoreError},
+    telemetry,
+};
+
+pub(super) type Call<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
+
+/// Waits for `call` for `limit` at most, without dropping it: a late one goes on in a task of its own.
+///
+/// Only for tasks that nobody cancels.
+pub(super) async fn bounded<T: Send + 'static>(mut call: Call<T>, limit: Duration) -> Result<T, StoreError> {
+    if let Some(result) = poll_once(&mut call).await {
+        return result;
+    }
+    if let Ok(result) = timeout(limit, &mut call).await {
+        result
+    } else {
+        tokio::spawn(call);
+        Err(late(limit))
+    }
+}
+
+pub(super) fn late(limit: Duration) -> StoreError {
+    StoreError::fault(format!("no answer within {limit:?}"))
+}
+
+/// The future's result if it has one at once. The memory store's always do, and then nothing is spawned or timed.
+pub(super) async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    std::future::poll_fn(|context| {
+        std::task::Poll::Ready(match Pin::new(&mut *future).poll(context) {
+            std::task::Poll::Ready(output) => Some(output),
+            std::task::Poll::Pending => None,
+        })
+    })
+    .await
+}
+
+/// One of the verbs that end an attempt.
+#[derive(Clone, Debug)]
+pub(super) enum End {
+    Complete(Completion),
+    Release,
+    Hold,
+}
+
+impl End {
+    const fn verb(&self) -> &'static str {
+        match self {
+            Self::Complete(_) => "complete",
+            Self::Release => "release",
+            Self::Hold => "hold",
+        }
+    }
+}
+
+impl Engine {
+    pub(super) fn end(&self, claim: &Claim, end: &End) -> Call<Ack> {
+        let (store, id, token, ttl) = (Arc::clone(&self.store), claim.id, claim.token, claim.ttl);
+        let (end, began) = (end.clone(), std::time::Instant::now());
+        Box::pin(async move {
+            let result = match &end {
+                End::Complete(completion) => store.dyn_complete(completion).await,
+                End::Release => store.dyn_release(&id, &token).await,
+                End::Hold => store.dyn_hold(&id, &token, ttl).await,
+            };
+            telemetry::store_time(end.verb(), store.dyn_name(), began.elapsed(), result.is_err());
+            result
+        })
+    }
+
+    pub(super) fn renew(&self, claim: &Claim) -> Call<Ack> {
+        let (store, id, token, lease) = (Arc::clone(&self.store), claim.id, claim.token, claim.lease);
+        let began = std::time::Instant::now();
+        Box::pin(async move {
+            let result = store.dyn_renew(&id, &token, lease).await;
+            telemetry::store_time("renew", store.dyn_name(), began.elapsed(), result.is_err());
+            result
+        })
+    }
+
+    /// Repeats `end` until the store acknowledges it or there is no more use in it.
+    pub(super) async fn end_eventually(&self, claim: &Claim, end: End) {
+        let lasts = if matches!(end, End::Release) { claim.lease } else { claim.ttl };
+        let until = Instant::now() + lasts.min(Duration::from_secs(30 * 24 * 3600));
+        let mut pause = Duration::from_millis(50);
+        loop {
+            match bounded(self.end(claim, &end), self.store_timeout).await {
+                Ok(_) => return self.waiters.wake(&claim.id),
+                Err(error @ StoreError::Corrupt(_)) => return telemetry::store_failed(end.verb(), &claim.id, &error),
+                Err(error) if Instant::now() >= until => return telemetry::store_failed(end.verb(), &claim.id, &error),
+                // A store that refuses the outcome may still grant the lease that keeps others away.
+                Err(_) if !matches!(end, End::Release) => {
+                    let _ = bounded(self.renew(claim), self.store_timeout).await;
+                }
+                Err(_) => {}
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_secs(1));
+        }
+    }
+
+    /// Releases a claim that may have been made without our hearing of it, once the late call, if any, has ended.
+    pub(super) fn abandon(self: &Arc<Self>, claim: Claim, late: Option<impl Future<Output: Send> + Send + 'static>) {
+        let Ok(permit) = Arc::clone(&self.abandoned).try_acquire_owned() else {
+            if let Some(late) = late {
+                tokio::spawn(late);
+            }
+            return;
+        };
+        let engine = Arc::clone(self);
+        tokio::spawn(async move {
+            if let Some(late) = late {
+                late.await;
+            }
+            engine.end_eventually(&claim, End::Release).await;
+            drop(permit);
+        });
+    }
+}

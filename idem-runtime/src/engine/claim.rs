@@ -1,0 +1,163 @@
+//! The claim, and the wait of a duplicate for the attempt that runs.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::{Instant, sleep, timeout_at};
+use tracing::Instrument as _;
+
+use super::{
+    Engine, Job, Verdict, Work,
+    calls::{Call, late, poll_once},
+    clock,
+    run::Ran,
+    waiters::Waiter,
+};
+use crate::{
+    protocol::{Claim, Reading},
+    store::{Claimed, StoreError},
+    telemetry::{self, Outcome},
+};
+
+/// Pauses before a failed claim is tried again. The same token claims, so a claim that was made unheard is recognised.
+const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(100)];
+/// How long a waiting duplicate goes without looking, at first and at most; wake-ups come between.
+const LOOK: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(250)];
+
+/// What one claim of a job led to.
+enum Step<W: Work> {
+    Ran(Ran<W::Reply>),
+    Refused(Claimed, Job<W>),
+    Failed(StoreError, Job<W>),
+}
+
+impl Engine {
+    /// Runs the job's work if this caller becomes the owner; says what else there is otherwise.
+    ///
+    /// Dropping the returned future stops a duplicate's waiting, and nothing else: work that has started ends and is
+    /// settled.
+    pub(crate) async fn guard<W: Work>(self: &Arc<Self>, mut job: Job<W>) -> Verdict<W> {
+        self.listen();
+        let deadline = Instant::now() + job.wait;
+        let mut waiter: Option<Waiter> = None;
+        let mut look = LOOK[0];
+        loop {
+            // Asked for before the claim, so that a settlement between the two wakes us.
+            let woken = waiter.as_ref().map(Waiter::next);
+            let (claimed, back) = match self.step(job).await {
+                Step::Ran(Ran::Reply(reply)) => return Verdict::Ran(reply),
+                Step::Ran(Ran::Panicked(payload)) => return Verdict::Panicked(payload),
+                Step::Ran(Ran::LeaseLost) => return Verdict::LeaseLost,
+                Step::Refused(claimed, job) => (claimed, job),
+                Step::Failed(error, job) => {
+                    telemetry::store_failed("claim", &job.claim.id, &error);
+                    return Verdict::Unavailable(error, job.work);
+                }
+            };
+            job = back;
+            let seen = |outcome| telemetry::outcome(outcome, &job.operation, Some(&job.claim.id));
+            let lease_left = match claimed {
+                Claimed::InProgress { lease_left } => lease_left,
+                Claimed::Replay { outcome } => {
+                    seen(if waiter.is_some() { Outcome::Waited } else { Outcome::Replayed });
+                    return Verdict::Replay { outcome };
+                }
+                Claimed::Mismatch { stored } => {
+                    seen(Outcome::Mismatch);
+                    return Verdict::Mismatch { stored };
+                }
+                Claimed::Unknown | Claimed::Owner { .. } => {
+                    seen(Outcome::OutcomeUnknown);
+                    return Verdict::Unknown;
+                }
+            };
+            if Instant::now() >= deadline {
+                seen(Outcome::InProgress);
+                return Verdict::InProgress { lease_left };
+            }
+            if let Some(woken) = woken {
+                // A lease that lapses wakes nobody.
+                let pause = look.min(lease_left.unwrap_or(look)).max(Duration::from_millis(1));
+                let _ = timeout_at(deadline.min(Instant::now() + pause), woken).await;
+                look = (look * 2).min(LOOK[1]);
+            } else {
+                waiter = self.waiters.join(job.claim.id);
+                job.claim.waiting = true;
+                if waiter.is_none() {
+                    seen(Outcome::InProgress);
+                    return Verdict::InProgress { lease_left };
+                }
+            }
+        }
+    }
+
+    /// Claims, and runs as the owner. From the first wait on, all of it is in a task that the caller can't cancel.
+    async fn step<W: Work>(self: &Arc<Self>, job: Job<W>) -> Step<W> {
+        let mut claiming = Box::pin(Arc::clone(self).claim(job.claim.clone()));
+        let engine = Arc::clone(self);
+        let span = tracing::Span::current();
+        let task = match poll_once(&mut claiming).await {
+            Some((result, sent)) => match result {
+                Ok(Claimed::Owner { epoch, attempt }) => {
+                    let run = async move { Step::Ran(engine.run(job, sent, epoch, attempt).await) };
+                    tokio::spawn(run.instrument(span))
+                }
+                Ok(other) => return Step::Refused(other, job),
+                Err(error) => return Step::Failed(error, job),
+            },
+            None => {
+                let run = async move {
+                    match claiming.await {
+                        (Ok(Claimed::Owner { epoch, attempt }), sent) => {
+                            Step::Ran(engine.run(job, sent, epoch, attempt).await)
+                        }
+                        (Ok(other), _) => Step::Refused(other, job),
+                        (Err(error), _) => Step::Failed(error, job),
+                    }
+                };
+                tokio::spawn(run.instrument(span))
+            }
+        };
+        match task.await {
+            Ok(step) => step,
+            Err(failed) if failed.is_panic() => Step::Ran(Ran::Panicked(failed.into_panic())),
+            // The runtime is shutting down, and this caller with it.
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// Claims until the store answers or its time is over; also says when the answered call was sent.
+    async fn claim(self: Arc<Self>, claim: Claim) -> (Result<Claimed, StoreError>, Reading) {
+        let until = Instant::now() + self.store_timeout;
+        let mut pauses = PAUSES.into_iter();
+        loop {
+            let sent = clock::now();
+            let mut call = self.claim_once(&claim);
+            let result = match poll_once(&mut call).await {
+                Some(result) => result,
+                None => match timeout_at(until, &mut call).await {
+                    Ok(result) => result,
+                    Err(_) => {
+                        self.abandon(claim, Some(call));
+                        return (Err(late(self.store_timeout)), sent);
+                    }
+                },
+            };
+            let Err(error @ StoreError::Fault(_)) = result else { return (result, sent) };
+            let pause = pauses.next().filter(|pause| Instant::now() + *pause < until);
+            let Some(pause) = pause else {
+                self.abandon(claim, None::<std::future::Ready<()>>);
+                return (Err(error), sent);
+            };
+            sleep(pause).await;
+        }
+    }
+
+    fn claim_once(&self, claim: &Claim) -> Call<Claimed> {
+        let (store, claim, began) = (Arc::clone(&self.store), claim.clone(), std::time::Instant::now());
+        Box::pin(async move {
+            let result = store.dyn_claim(&claim).await;
+            telemetry::store_time("claim", store.dyn_name(), began.elapsed(), result.is_err());
+            result
+        })
+    }
+}

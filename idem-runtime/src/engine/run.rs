@@ -1,0 +1,189 @@
+//! The owner's run: the work, kept inside its lease.
+
+use std::{
+    any::Any,
+    future::{Future, poll_fn},
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::{Pin, pin},
+    sync::{Arc, Mutex, PoisonError},
+    task::Poll,
+    time::{Duration, Instant},
+};
+
+use tokio::time::{sleep, timeout};
+
+use super::{Answer, Engine, Job, Settle, Settled, Work, attempt::Started, calls::End, clock, running::RunGuard};
+use crate::{
+    protocol::{Ack, Claim, Fence, Reading},
+    telemetry::{self, Outcome},
+};
+
+/// How an owner's run ended, for its caller.
+pub(super) enum Ran<T> {
+    Reply(T),
+    Panicked(Box<dyn Any + Send>),
+    LeaseLost,
+}
+
+/// A run that has started: what is needed to settle it.
+pub(super) struct Owner {
+    pub(super) claim: Claim,
+    pub(super) operation: std::borrow::Cow<'static, str>,
+    pub(super) epoch: u64,
+    pub(super) number: u32,
+    attempt: Arc<super::AttemptCell>,
+    fence: Mutex<Fence>,
+    /// Counted until the record is settled.
+    _running: RunGuard,
+}
+
+impl Owner {
+    fn lease<T>(&self, look: impl FnOnce(&mut Fence) -> T) -> T {
+        look(&mut self.fence.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn is_lost(&self) -> bool {
+        self.lease(|fence| fence.is_lost(clock::now()))
+    }
+}
+
+/// Why the work stopped.
+enum Stop<T> {
+    Finished(T),
+    Panicked(Box<dyn Any + Send>),
+    Lost,
+}
+
+impl Engine {
+    /// Runs the work and settles the record. The claim that made us the owner was sent at `sent`.
+    pub(super) async fn run<W: Work>(
+        self: Arc<Self>,
+        job: Job<W>,
+        sent: Reading,
+        epoch: u64,
+        number: u32,
+    ) -> Ran<W::Reply> {
+        let fence = Fence::new(job.claim.lease, sent, job.claim.ttl);
+        job.attempt.start(Started { token: job.claim.token, epoch, number });
+        let owner = Owner {
+            claim: job.claim,
+            operation: job.operation,
+            epoch,
+            number,
+            attempt: job.attempt,
+            fence: Mutex::new(fence),
+            _running: self.running.enter(),
+        };
+        if owner.is_lost() {
+            return self.lose(owner).await;
+        }
+        let began = Instant::now();
+        let stop = self.drive(&owner, job.work.run()).await;
+        telemetry::handler_time(&owner.operation, began.elapsed());
+        match stop {
+            Stop::Lost => self.lose(owner).await,
+            Stop::Panicked(payload) => {
+                let end = if owner.claim.hold { End::Hold } else { End::Release };
+                self.settle(owner, end).await;
+                Ran::Panicked(payload)
+            }
+            Stop::Finished(Answer { reply, settle }) => {
+                match settle {
+                    Settle::Keep(outcome) => self.keep(owner, outcome).await,
+                    Settle::Release => self.settle(owner, End::Release).await,
+                    Settle::Hold => self.settle(owner, End::Hold).await,
+                    Settle::Later(later) => {
+                        tokio::spawn(Arc::clone(&self).settle_later(owner, later));
+                    }
+                }
+                Ran::Reply(reply)
+            }
+        }
+    }
+
+    /// A run that was stopped, or never started: the key is free as soon as the store hears of it.
+    async fn lose<T>(self: &Arc<Self>, owner: Owner) -> Ran<T> {
+        owner.attempt.lose();
+        telemetry::outcome(Outcome::LeaseLost, &owner.operation, Some(&owner.claim.id));
+        self.abandon(owner.claim.clone(), None::<std::future::Ready<()>>);
+        Ran::LeaseLost
+    }
+
+    /// Keeps the lease until what the reply streams has been copied, and settles.
+    async fn settle_later(self: Arc<Self>, owner: Owner, later: Pin<Box<dyn Future<Output = Settled> + Send>>) {
+        match self.drive(&owner, later).await {
+            Stop::Finished(Settled { keep, rest }) => {
+                self.keep(owner, keep).await;
+                if let Some(rest) = rest {
+                    rest.await;
+                }
+            }
+            Stop::Panicked(_) => {
+                let end = if owner.claim.hold { End::Hold } else { End::Release };
+                self.settle(owner, end).await;
+            }
+            Stop::Lost => {
+                let _: Ran<()> = self.lose(owner).await;
+            }
+        }
+    }
+
+    /// Polls `work` for as long as the lease can be proved, renewing it. With `hold` the work runs on without.
+    async fn drive<F: Future>(self: &Arc<Self>, owner: &Owner, work: F) -> Stop<F::Output> {
+        let mut work = pin!(work);
+        let mut renewing = pin!(self.keep_lease(owner));
+        let mut renewed = false;
+        poll_fn(|context| {
+            // Before every poll: after a sleep of the machine the work must not take another step.
+            if !owner.claim.hold && owner.is_lost() {
+                return Poll::Ready(Stop::Lost);
+            }
+            // The panic goes on to the caller once the record is settled, so nobody sees a half-updated state.
+            match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
+                Ok(Poll::Ready(output)) => return Poll::Ready(Stop::Finished(output)),
+                Ok(Poll::Pending) => {}
+                Err(payload) => return Poll::Ready(Stop::Panicked(payload)),
+            }
+            if !renewed && renewing.as_mut().poll(context).is_ready() {
+                renewed = true;
+                if !owner.claim.hold {
+                    return Poll::Ready(Stop::Lost);
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Renews the lease until it is lost; with `hold`, until another attempt settled the record.
+    async fn keep_lease(&self, owner: &Owner) {
+        loop {
+            let now = clock::now();
+            let (due, left) = owner.lease(|fence| (fence.renewal_due(now), fence.left(now)));
+            if left.is_zero() {
+                owner.attempt.lose();
+                if !owner.claim.hold {
+                    return;
+                }
+            }
+            let Some(due) = due else {
+                sleep(left.max(owner.claim.lease / 12)).await;
+                continue;
+            };
+            sleep(due.max(Duration::from_millis(1))).await;
+            let sent = clock::now();
+            // A task of its own: this loop is dropped when the work ends, the call must not be.
+            let call = tokio::spawn(self.renew(&owner.claim));
+            let limit = owner.lease(|fence| fence.left(sent)).max(owner.claim.lease / 12);
+            match timeout(limit, call).await {
+                Ok(Ok(Ok(Ack::Done))) => owner.lease(|fence| fence.prove(sent)),
+                Ok(Ok(Ok(Ack::Lost))) => return owner.attempt.lose(),
+                Ok(Ok(Err(error))) => {
+                    telemetry::store_failed("renew", &owner.claim.id, &error);
+                    sleep((owner.claim.lease / 12).min(limit)).await;
+                }
+                Ok(Err(_)) | Err(_) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! The request's body: read once, within the router's limit, and handed on byte for byte.
+
+use axum::{
+    RequestExt as _,
+    body::Body,
+    extract::{DefaultBodyLimit, FromRequest as _, Request},
+    response::{IntoResponse as _, Response},
+};
+use bytes::Bytes;
+use http::{StatusCode, Version, header::CONTENT_LENGTH};
+use http_body::Body as _;
+
+/// Reads the body and puts it back. Where it can't be read whole, the answer is the one that axum's own `Bytes` gives.
+pub(super) async fn read(request: Request) -> Result<(Request, Bytes), Response> {
+    if request.body().is_end_stream() {
+        return Ok((request, Bytes::new()));
+    }
+    let (parts, body) = request.with_limited_body().into_parts();
+    let mut limited = Request::new(body);
+    // The router's limit is in the body already; without this the default one would come on top.
+    DefaultBodyLimit::disable().apply(&mut limited);
+    let bytes = Bytes::from_request(limited, &()).await.map_err(axum::response::IntoResponse::into_response)?;
+    // A stream that is reset may look like one that ends (hyper issue 3681): half a request must not pass for a whole one.
+    let declared = parts.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    if parts.version == Version::HTTP_2 && declared.is_some_and(|declared| bytes.len() < declared) {
+        return Err((StatusCode::BAD_REQUEST, "The request body is shorter than its Content-Length").into_response());
+    }
+    Ok((Request::from_parts(parts, Body::from(bytes.clone())), bytes))
+}

@@ -1,0 +1,174 @@
+//! From the handler's answer to the record, without holding the answer up.
+
+use std::{
+    borrow::Borrow,
+    collections::VecDeque,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::{body::Body, response::Response};
+use bytes::Bytes;
+use http::{HeaderMap, response::Parts};
+use http_body::{Body as _, Frame, SizeHint};
+use tokio::{sync::mpsc, time::Instant};
+
+use super::{
+    headers::stored,
+    settle::{Settle, decide},
+    stream,
+};
+use crate::{
+    Idempotency,
+    engine::{self, Answer},
+    policy::Policy,
+    record,
+};
+
+pub(super) type Piece = Result<Frame<Bytes>, axum::Error>;
+
+/// The copy of a body that is still coming.
+pub(super) struct Copy {
+    pieces: Vec<Bytes>,
+    trailers: Option<HeaderMap>,
+    size: u64,
+    limit: u64,
+}
+
+impl Copy {
+    /// Takes a frame; says whether the copy is still within its limit.
+    pub(super) fn take(&mut self, frame: &Frame<Bytes>) -> bool {
+        if let Some(data) = frame.data_ref() {
+            self.size += data.len() as u64;
+            if self.size > self.limit {
+                self.pieces.clear();
+                return false;
+            }
+            if !data.is_empty() {
+                self.pieces.push(data.clone());
+            }
+        } else if let Some(trailers) = frame.trailers_ref() {
+            self.trailers = Some(trailers.clone());
+        }
+        true
+    }
+}
+
+/// What is stored of an answer beside its body.
+pub(super) struct Kept<H = Parts, I = Idempotency> {
+    head: H,
+    idempotency: I,
+}
+
+impl<H: Borrow<Parts>, I: Borrow<Idempotency>> Kept<H, I> {
+    /// The record of the whole answer.
+    pub(super) fn whole(&self, copy: &Copy) -> Bytes {
+        self.encode(Some(&copy.pieces), copy.trailers.as_ref())
+    }
+
+    /// The record of an answer whose body is not kept.
+    pub(super) fn tombstone(&self) -> Bytes {
+        self.encode(None, None)
+    }
+
+    fn encode(&self, body: Option<&[Bytes]>, trailers: Option<&HeaderMap>) -> Bytes {
+        let head = self.head.borrow();
+        record::encode(head.status, stored(&head.headers, self.idempotency.borrow().kept_headers()), trailers, body)
+    }
+}
+
+/// Decides what becomes of the record and prepares the answer for the caller.
+pub(super) async fn answer(response: Response, policy: &Policy, idempotency: &Idempotency) -> Answer<Response> {
+    let (head, mut body) = response.into_parts();
+    let choice = head.extensions.get::<Settle>().copied();
+    match choice.unwrap_or_else(|| decide(head.status, policy.record, policy.unknown)) {
+        Settle::Keep => {}
+        Settle::Release => return pass(head, body, engine::Settle::Release),
+        Settle::Hold => return pass(head, body, engine::Settle::Hold),
+    }
+    let kept = Kept { head: &head, idempotency };
+    let mut copy = Copy { pieces: Vec::new(), trailers: None, size: 0, limit: policy.max_response };
+    if body.size_hint().lower() > copy.limit {
+        let settle = engine::Settle::Keep(kept.tombstone());
+        return pass(head, body, settle);
+    }
+    let mut begun = VecDeque::new();
+    let (settle, body) = loop {
+        match std::future::poll_fn(|context| Poll::Ready(Pin::new(&mut body).poll_frame(context))).await {
+            Poll::Ready(None) => break (engine::Settle::Keep(kept.whole(&copy)), whole_body(begun)),
+            Poll::Ready(Some(Ok(frame))) => {
+                let fits = copy.take(&frame);
+                begun.push_back(Ok(frame));
+                if !fits {
+                    let body = Body::new(Rejoined { begun, rest: Some(body) });
+                    break (engine::Settle::Keep(kept.tombstone()), body);
+                }
+            }
+            Poll::Ready(Some(Err(error))) => {
+                // The effect has happened and the answer's head is known: a retry gets the head and runs nothing.
+                begun.push_back(Err(error));
+                let body = Body::new(Rejoined { begun, rest: None });
+                break (engine::Settle::Keep(kept.tombstone()), body);
+            }
+            Poll::Pending => {
+                let (sender, receiver) = mpsc::channel(stream::AHEAD);
+                let until = Instant::now() + Duration::from_millis(policy.lease_ms);
+                let kept = Kept { head: head.clone(), idempotency: idempotency.clone() };
+                let later = Box::pin(stream::copy(body, kept, copy, sender, until));
+                break (engine::Settle::Later(later), Body::new(stream::Passing::new(begun, receiver)));
+            }
+        }
+    };
+    pass(head, body, settle)
+}
+
+fn pass(head: Parts, body: Body, settle: engine::Settle) -> Answer<Response> {
+    Answer { reply: Response::from_parts(head, body), settle }
+}
+
+/// A body that has come whole.
+fn whole_body(mut frames: VecDeque<Piece>) -> Body {
+    if let [Ok(frame)] = frames.make_contiguous()
+        && let Some(data) = frame.data_ref()
+    {
+        return Body::from(data.clone());
+    }
+    if frames.is_empty() { Body::empty() } else { Body::new(Rejoined { begun: frames, rest: None }) }
+}
+
+/// A body of which some frames were taken already.
+pub(super) struct Rejoined {
+    pub(super) begun: VecDeque<Piece>,
+    pub(super) rest: Option<Body>,
+}
+
+impl http_body::Body for Rejoined {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Piece>> {
+        if let Some(piece) = self.begun.pop_front() {
+            return Poll::Ready(Some(piece));
+        }
+        match &mut self.rest {
+            Some(rest) => Pin::new(rest).poll_frame(context),
+            None => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.begun.is_empty() && self.rest.as_ref().is_none_or(http_body::Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let begun: u64 = self.begun.iter().flatten().filter_map(Frame::data_ref).map(|data| data.len() as u64).sum();
+        let rest = self.rest.as_ref().map_or_else(|| SizeHint::with_exact(0), http_body::Body::size_hint);
+        let mut hint = SizeHint::new();
+        hint.set_lower(rest.lower() + begun);
+        if let Some(upper) = rest.upper() {
+            hint.set_upper(upper + begun);
+        }
+        hint
+    }
+}

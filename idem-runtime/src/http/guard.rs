@@ -1,0 +1,153 @@
+//! One request through the engine and back.
+
+use std::{borrow::Cow, panic::resume_unwind, time::Duration};
+
+use axum::response::Response;
+
+use super::{
+    capture,
+    extract::{Head, KeySource, operation_name, read_key, refuse},
+    problem::{
+        InProgress, KeyInvalid, KeyMissing, KeyReused, LeaseLost, NotInstalled, OutcomeUnknown, Problem,
+        StoreUnavailable,
+    },
+    replay,
+};
+use crate::{
+    Idempotency,
+    engine::{self, Answer, Job, Verdict, Work},
+    fingerprint::{Fingerprint, Parts},
+    policy::{Outage, Policy, Unknown},
+    protocol::{Claim, RecordId},
+    store::StoreError,
+    telemetry::{self, Outcome},
+};
+
+/// The handler's future and how its answer is kept.
+struct Handler<F> {
+    future: F,
+    policy: &'static Policy,
+    idempotency: Idempotency,
+}
+
+impl<F: Future<Output = Response> + Send + 'static> Work for Handler<F> {
+    type Reply = Response;
+
+    async fn run(self) -> Answer<Response> {
+        let response = self.future.await;
+        capture::answer(response, self.policy, &self.idempotency).await
+    }
+}
+
+/// What a `key` or `scope` expression gave: `None` where an `Option` in it is empty.
+type Value = Option<Vec<u8>>;
+
+/// Guards one call of a handler.
+pub(crate) async fn guard<F>(
+    policy: &'static Policy,
+    head: Head,
+    scope: Option<Value>,
+    key: Option<Value>,
+    handler: F,
+) -> Response
+where
+    F: Future<Output = Response> + Send + 'static,
+{
+    let Some(idempotency) = head.idempotency.clone() else {
+        let problem = NotInstalled { handler: policy.handler };
+        tracing::error!(target: "idem", "{problem}");
+        return Problem::from(problem).respond(Idempotency::PROBLEM_BASE);
+    };
+    if matches!(head.key, KeySource::Ignored) {
+        return handler.await;
+    }
+    let operation = match policy.operation {
+        Some(name) => Cow::Borrowed(name),
+        None => Cow::Owned(operation_name(&head.method, head.route.as_ref(), &head.uri)),
+    };
+    let key = match find_key(policy, &head, key) {
+        Ok(Some(key)) => key,
+        Ok(None) => {
+            telemetry::outcome(Outcome::Unprotected, &operation, None);
+            return handler.await;
+        }
+        Err(problem) => return refuse(problem, Some(&idempotency), &operation),
+    };
+    let token = match engine::token() {
+        Ok(token) => token,
+        Err(error) => return unavailable(&error, &idempotency, &operation),
+    };
+    // An expression that finds nobody leaves the caller to be told apart by credentials, as if there were none.
+    let scope = scope.flatten();
+    let claim = Claim {
+        id: RecordId::derive(idempotency.namespace(), &operation, scope.as_deref(), &key),
+        token,
+        fingerprint: fingerprint(policy, &head, scope.is_some()),
+        older_fingerprints: Vec::new(),
+        hold: policy.unknown == Unknown::Hold,
+        lease: Duration::from_millis(policy.lease_ms),
+        ttl: Duration::from_millis(policy.ttl_ms),
+        waiting: false,
+    };
+    let (fingerprint, lease) = (claim.fingerprint, claim.lease);
+    let work = Handler { future: handler, policy, idempotency: idempotency.clone() };
+    let wait = Duration::from_millis(policy.wait_ms);
+    let job = Job { claim, operation: operation.clone(), wait, attempt: head.attempt, work };
+    let problem: Problem = match idempotency.engine().guard(job).await {
+        Verdict::Ran(response) => return response,
+        Verdict::Panicked(payload) => resume_unwind(payload),
+        Verdict::Replay { outcome } => match replay::response(outcome, &idempotency) {
+            Ok(response) => return response,
+            Err(corrupt) => {
+                let error = StoreError::Corrupt(corrupt);
+                tracing::error!(target: "idem", operation = &*operation, error = %corrupt, "an idempotency record is damaged");
+                return unavailable(&error, &idempotency, &operation);
+            }
+        },
+        Verdict::Mismatch { stored } => KeyReused { difference: fingerprint.difference(&stored) }.into(),
+        Verdict::InProgress { lease_left } => {
+            InProgress { retry_after: lease_left.unwrap_or(Duration::from_secs(1)) }.into()
+        }
+        Verdict::Unknown => OutcomeUnknown {}.into(),
+        Verdict::LeaseLost => LeaseLost { lease }.into(),
+        Verdict::Unavailable(StoreError::Fault(_), work) if policy.outage == Outage::Run => {
+            telemetry::outcome(Outcome::Unprotected, &operation, None);
+            return work.future.await;
+        }
+        Verdict::Unavailable(error, _) => return unavailable(&error, &idempotency, &operation),
+    };
+    problem.respond(idempotency.problem_base())
+}
+
+fn unavailable(_: &StoreError, idempotency: &Idempotency, operation: &str) -> Response {
+    telemetry::outcome(Outcome::StoreError, operation, None);
+    Problem::from(StoreUnavailable {}).respond(idempotency.problem_base())
+}
+
+/// The key's bytes; `None` where it is optional and absent.
+fn find_key(policy: &'static Policy, head: &Head, expression: Option<Value>) -> Result<Option<Vec<u8>>, Problem> {
+    let from_header = |key: Option<super::key::Key>| key.map(|key| key.as_bytes().to_vec());
+    match (&head.key, expression) {
+        (KeySource::Headers(headers), _) => read_key(headers, policy.header, policy.optional).map(from_header),
+        (KeySource::Read(key), _) => Ok(key.as_ref().map(|key| key.as_bytes().to_vec())),
+        (_, Some(Some(key))) if key.is_empty() => Err(KeyInvalid { header: None, reason: "is empty" }.into()),
+        (_, Some(Some(key))) => Ok(Some(key)),
+        (_, Some(None) | None) => Err(KeyMissing { header: None }.into()),
+    }
+}
+
+fn fingerprint(policy: &Policy, head: &Head, scoped: bool) -> Fingerprint {
+    let credentials: Vec<_> = if scoped {
+        Vec::new()
+    } else {
+        head.credentials.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect()
+    };
+    Fingerprint::of(&Parts {
+        path: head.uri.path(),
+        query: head.uri.query(),
+        credentials: &credentials,
+        content_type: head.content_type.as_ref().map(http::HeaderValue::as_bytes),
+        body: &head.body,
+        mode: policy.fingerprint,
+    })
+}

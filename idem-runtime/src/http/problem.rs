@@ -1,0 +1,198 @@
+//! The answers that idempotency itself gives: problem details (RFC 9457).
+
+use std::{fmt, fmt::Write as _, time::Duration};
+
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use http::{
+    HeaderValue, StatusCode,
+    header::{CONTENT_LANGUAGE, CONTENT_TYPE, RETRY_AFTER},
+};
+
+use crate::fingerprint::Difference;
+
+/// Makes a problem type: its status, code, title, and how its detail reads.
+macro_rules! problems {
+    ($($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty),* } $status:ident $code:literal $title:literal $detail:expr;)*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Debug, PartialEq, Eq)]
+            #[non_exhaustive]
+            pub struct $name { $(pub(crate) $field: $type),* }
+
+            impl $name {
+                /// The `code` member and the last part of the `type` member.
+                pub const CODE: &'static str = $code;
+                /// The `title` member.
+                pub const TITLE: &'static str = $title;
+
+                /// The status of the answer.
+                pub const fn status(&self) -> StatusCode {
+                    StatusCode::$status
+                }
+
+                /// The `code` member.
+                pub const fn code(&self) -> &'static str {
+                    Self::CODE
+                }
+            }
+
+            impl fmt::Display for $name {
+                fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    let detail: fn(&Self, &mut fmt::Formatter<'_>) -> fmt::Result = $detail;
+                    detail(self, f)
+                }
+            }
+
+            impl std::error::Error for $name {}
+
+            impl From<$name> for Problem {
+                fn from(problem: $name) -> Self {
+                    Self::$name(problem)
+                }
+            }
+        )*
+
+        /// Any of the problems. Each refusal carries it as a response extension, so that a layer outside can answer in an
+        /// application's own format.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub enum Problem { $(#[doc = concat!("`", $code, "`")] $name($name)),* }
+
+        impl Problem {
+            /// The status of the answer.
+            pub const fn status(&self) -> StatusCode {
+                match self { $(Self::$name(problem) => problem.status()),* }
+            }
+
+            /// The `code` member.
+            pub const fn code(&self) -> &'static str {
+                match self { $(Self::$name(_) => $name::CODE),* }
+            }
+
+            /// The `title` member.
+            pub const fn title(&self) -> &'static str {
+                match self { $(Self::$name(_) => $name::TITLE),* }
+            }
+        }
+
+        impl fmt::Display for Problem {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self { $(Self::$name(problem) => problem.fmt(f)),* }
+            }
+        }
+
+        impl std::error::Error for Problem {}
+    };
+}
+
+problems! {
+    /// 400: the operation needs a key and the request has none.
+    KeyMissing { header: Option<&'static str> } BAD_REQUEST "idempotency_key_missing"
+        "Idempotency-Key is missing"
+        |problem, f| match problem.header {
+            Some(header) => write!(
+                f,
+                "This operation must be safe to retry. Send a header `{header}` with a value that is unique to this \
+                 operation, such as a UUID, and send the same value again when you retry."
+            ),
+            None => f.write_str("This operation takes its idempotency key from the request's content, and it is not there."),
+        };
+
+    /// 400: the key can't be one.
+    KeyInvalid { header: Option<&'static str>, reason: &'static str } BAD_REQUEST "idempotency_key_invalid"
+        "Idempotency-Key is invalid"
+        |problem, f| match problem.header {
+            Some(header) => write!(f, "The header `{header}` {}. Send one value of 1 to 255 visible ASCII characters, such as a UUID.", problem.reason),
+            None => write!(f, "The idempotency key in the request's content {}.", problem.reason),
+        };
+
+    /// 422: the key belongs to another request.
+    KeyReused { difference: Difference } UNPROCESSABLE_ENTITY "idempotency_key_reused"
+        "Idempotency-Key is already used"
+        |problem, f| {
+            f.write_str("This key was used before with another request: ")?;
+            f.write_str(match problem.difference {
+                Difference::Target => "the path or query differs",
+                Difference::Credentials => {
+                    "the credentials differ (to the operator: the `scope` option lets callers renew their credentials and keeps them apart)"
+                }
+                Difference::MediaType => "the media type differs",
+                Difference::Body => "the body differs",
+                Difference::Unknown => "its record is in a format that can't be compared",
+            })?;
+            f.write_str(". The earlier request stands. Use a new key for a new operation.")
+        };
+
+    /// 409: another attempt with this key runs.
+    InProgress { retry_after: Duration } CONFLICT "idempotency_in_progress"
+        "A request is outstanding for this Idempotency-Key"
+        |_, f| f.write_str("The same request is still being processed. Retry with the same key after the time in `Retry-After`.");
+
+    /// 409: an earlier attempt ended in nobody knows what.
+    OutcomeUnknown {} CONFLICT "idempotency_outcome_unknown"
+        "The outcome of an earlier request is unknown"
+        |_, f| f.write_str("An earlier attempt with this key ended without a known outcome, so it is not run again until someone has decided. Do not retry with another key.");
+
+    /// 503: the store failed before anything ran.
+    StoreUnavailable {} SERVICE_UNAVAILABLE "idempotency_store_unavailable"
+        "The idempotency store is unavailable"
+        |_, f| f.write_str("Nothing was run, because it could not be made safe to retry. Retry with the same key.");
+
+    /// 503: the run was stopped because its lease could not be renewed.
+    LeaseLost { lease: Duration } SERVICE_UNAVAILABLE "idempotency_lease_lost"
+        "The request was stopped"
+        |_, f| f.write_str("The run was stopped half-way because its lease could not be renewed. Retry with the same key.");
+
+    /// 500: the handler is annotated and the router has no `Idempotency`.
+    NotInstalled { handler: &'static str } INTERNAL_SERVER_ERROR "idempotency_not_installed"
+        "Idempotency is not installed"
+        |problem, f| write!(
+            f,
+            "The handler `{}` is annotated with #[idempotent] and finds no `Idempotency`: add `.layer(Extension(idempotency))` to its router.",
+            problem.handler
+        );
+}
+
+impl Problem {
+    /// Seconds for `Retry-After`, where retrying helps.
+    fn retry_after(&self) -> Option<u64> {
+        match self {
+            Self::InProgress(problem) => Some(problem.retry_after.as_millis().div_ceil(1000).max(1)),
+            Self::LeaseLost(problem) => Some(problem.lease.as_millis().div_ceil(1000).max(1)),
+            Self::StoreUnavailable(_) => Some(1),
+            _ => None,
+        }
+        .map(|seconds| u64::try_from(seconds).unwrap_or(u64::MAX))
+    }
+
+    /// The answer. `base` is what `type` begins with.
+    pub(crate) fn respond(self, base: &str) -> Response {
+        let (code, title, status) = (self.code(), self.title(), self.status());
+        let mut body = String::with_capacity(384);
+        // Nothing here comes from a request, so quotes and backslashes are all there is to escape.
+        let mut member = |before: &str, value: &str| {
+            body.push_str(before);
+            value.chars().for_each(|char| match char {
+                '"' | '\\' => body.extend(['\\', char]),
+                _ => body.push(char),
+            });
+        };
+        member("{\"type\":\"", base);
+        member("", code);
+        member("\",\"title\":\"", title);
+        member("\",\"detail\":\"", &self.to_string());
+        let _ = write!(body, "\",\"status\":{},\"code\":\"{code}\"}}", status.as_u16());
+        let mut response = (status, Body::from(body)).into_response();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(CONTENT_LANGUAGE, HeaderValue::from_static("en"));
+        if let Some(seconds) = self.retry_after() {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response.extensions_mut().insert(self);
+        response
+    }
+}

@@ -1,0 +1,38 @@
+//! From the record back to an answer.
+
+use axum::{body::Body, response::Response};
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, header::CONTENT_ENCODING};
+use http_body_util::{BodyExt as _, Full};
+
+use crate::{Idempotency, record::Outcome, store::CorruptRecord};
+
+/// Says that the body of this answer was too large to be kept.
+const BODY: HeaderName = HeaderName::from_static("idempotent-body");
+
+/// Marks a replayed answer among its extensions, for layers outside: what they find in the extensions of a first answer
+/// is not stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replayed(pub(super) ());
+
+pub(super) fn response(outcome: Bytes, idempotency: &Idempotency) -> Result<Response, CorruptRecord> {
+    let Outcome { status, mut headers, trailers, body } = Outcome::decode(outcome)?;
+    headers.insert(idempotency.replay_header().clone(), HeaderValue::from_static("true"));
+    let body = match (body, trailers) {
+        (Some(body), None) => Body::from(body),
+        (Some(body), Some(trailers)) => {
+            Body::new(Full::new(body).with_trailers(std::future::ready(Some(Ok(trailers)))))
+        }
+        (None, _) => {
+            headers.insert(BODY, HeaderValue::from_static("not-kept"));
+            // Nothing is not valid gzip.
+            headers.remove(CONTENT_ENCODING);
+            Body::empty()
+        }
+    };
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response.extensions_mut().insert(Replayed(()));
+    Ok(response)
+}

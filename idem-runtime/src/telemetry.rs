@@ -1,0 +1,129 @@
+//! What operators see: one terminal outcome per request, store and handler times, running attempts.
+//!
+//! Keys, bodies and credentials are never logged; a record is named by the first 8 hex digits of its id.
+
+use std::{fmt, time::Duration};
+
+use crate::protocol::RecordId;
+
+/// How a request ended, as far as idempotency goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The handler ran and its answer is kept.
+    Executed,
+    /// Answered from the record.
+    Replayed,
+    /// Answered from the record, after waiting for the attempt that made it.
+    Waited,
+    /// Refused: another attempt runs.
+    InProgress,
+    /// Refused: the key belongs to another request.
+    Mismatch,
+    /// Refused: no key.
+    KeyMissing,
+    /// Refused: a key that can't be one.
+    KeyInvalid,
+    /// The outcome is unknown and held: this run's, or an earlier one's and this request was refused.
+    OutcomeUnknown,
+    /// As [`Executed`](Self::Executed), after the lease of an earlier attempt had lapsed.
+    Takeover,
+    /// The handler ran and its answer is not kept.
+    Released,
+    /// Refused: the store failed at the claim.
+    StoreError,
+    /// The handler ran without protection.
+    Unprotected,
+    /// The run was stopped: it could no longer prove its lease.
+    LeaseLost,
+    /// The handler ran; storing its answer goes on in the background.
+    CompletionLate,
+}
+
+impl Outcome {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Executed => "executed",
+            Self::Replayed => "replayed",
+            Self::Waited => "waited",
+            Self::InProgress => "in_progress",
+            Self::Mismatch => "mismatch",
+            Self::KeyMissing => "key_missing",
+            Self::KeyInvalid => "key_invalid",
+            Self::OutcomeUnknown => "outcome_unknown",
+            Self::Takeover => "takeover",
+            Self::Released => "released",
+            Self::StoreError => "store_error",
+            Self::Unprotected => "unprotected",
+            Self::LeaseLost => "lease_lost",
+            Self::CompletionLate => "completion_late",
+        }
+    }
+
+    /// Whether someone should look.
+    const fn is_trouble(self) -> bool {
+        matches!(self, Self::OutcomeUnknown | Self::StoreError | Self::LeaseLost | Self::CompletionLate)
+    }
+}
+
+/// Reports the terminal outcome of one request.
+pub(crate) fn outcome(outcome: Outcome, operation: &str, record: Option<&RecordId>) {
+    let record = record.map(tracing::field::display);
+    let name = outcome.name();
+    if outcome.is_trouble() {
+        tracing::warn!(target: "idem", outcome = name, operation, record, "idempotency");
+    } else {
+        tracing::info!(target: "idem", outcome = name, operation, record, "idempotency");
+    }
+    #[cfg(feature = "metrics")]
+    metrics::counter!("idem_requests_total", "outcome" => name, "operation" => operation.to_owned()).increment(1);
+}
+
+/// Reports how long a store call took.
+pub(crate) fn store_time(verb: &'static str, store: &'static str, took: Duration, failed: bool) {
+    #[cfg(feature = "metrics")]
+    {
+        metrics::histogram!("idem_store_seconds", "verb" => verb, "store" => store).record(took);
+        if failed {
+            metrics::counter!("idem_store_errors_total", "verb" => verb, "store" => store).increment(1);
+        }
+    }
+    #[cfg(not(feature = "metrics"))]
+    let _ = (verb, store, took, failed);
+}
+
+/// Reports how long a handler ran.
+pub(crate) fn handler_time(operation: &str, took: Duration) {
+    #[cfg(feature = "metrics")]
+    metrics::histogram!("idem_handler_seconds", "operation" => operation.to_owned()).record(took);
+    #[cfg(not(feature = "metrics"))]
+    let _ = (operation, took);
+}
+
+/// Reports how many attempts run now.
+pub(crate) fn running(count: usize) {
+    #[cfg(feature = "metrics")]
+    #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
+    metrics::gauge!("idem_running_attempts").set(count as f64);
+    #[cfg(not(feature = "metrics"))]
+    let _ = count;
+}
+
+/// Reports a failure of the store that a person should hear of, with its causes.
+pub(crate) fn store_failed(verb: &'static str, record: &RecordId, error: &dyn std::error::Error) {
+    tracing::error!(target: "idem", verb, %record, error = %Chain(error), "the idempotency store failed");
+}
+
+/// An error with its causes, on one line.
+struct Chain<'a>(&'a dyn std::error::Error);
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut cause = self.0.source();
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
+    }
+}
