@@ -3,6 +3,8 @@
 mod clock;
 mod connect;
 mod table;
+#[cfg(test)]
+mod tests;
 mod trouble;
 mod verbs;
 mod writer;
