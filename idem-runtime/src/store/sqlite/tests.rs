@@ -24,10 +24,10 @@ fn completion(claim: &Claim, bytes: usize) -> Completion {
 #[tokio::test]
 async fn a_full_disk_refuses_and_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let store = SqliteStore::open_with(&folder.path().join("idem.db"), |connection| {
-        connection.query_row("PRAGMA max_page_count = 64", [], |_| Ok(()))
-    })
-    .unwrap();
+    let file = folder.path().join("idem.db");
+    let store =
+        SqliteStore::open_with(&file, |connection| connection.query_row("PRAGMA max_page_count = 64", [], |_| Ok(())))
+            .unwrap();
     let mut kept = 0;
     let full = loop {
         let claim = claim(kept);
@@ -52,8 +52,14 @@ async fn a_full_disk_refuses_and_loses_nothing() {
     assert!(store.forget(&claim(0).id).await.unwrap());
     assert!(matches!(store.claim(&claim(100)).await, Ok(Claimed::Owner { .. })));
     let (large, small, small_claim) = (completion(&claim(101), 1 << 20), completion(&claim(100), 10), claim(1));
-    let (first, second, third) =
-        tokio::join!(store.complete(&large), store.complete(&small), store.forget(&small_claim.id));
+    let other = Connection::open(&file).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let let_go = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        other.execute_batch("COMMIT").unwrap();
+    };
+    let (first, second, third, ()) =
+        tokio::join!(store.complete(&large), store.complete(&small), store.forget(&small_claim.id), let_go,);
     assert!(matches!(first, Err(StoreError::Fault(_))), "{first:?}");
     assert_eq!((second.unwrap(), third.unwrap()), (Ack::Done, true));
     assert!(store.get(&large.id).await.unwrap().is_none());
