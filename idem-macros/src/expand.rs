@@ -594,8 +594,9 @@ fn moves_to_sibling(attribute: &Attribute) -> bool {
     const OF_THE_ITEM: [&str; 6] =
         ["dead_code", "unused", "missing_docs", "unreachable_pub", "private_interfaces", "private_bounds"];
     let is_lint = ["allow", "warn", "deny", "forbid", "expect"].iter().any(|level| attribute.path().is_ident(level));
-    let of_the_item = attribute.to_token_stream().to_string();
-    is_lint && !OF_THE_ITEM.iter().any(|lint| of_the_item.contains(lint))
+    let Ok(list) = attribute.meta.require_list() else { return false };
+    is_lint
+        && !list.tokens.clone().into_iter().any(|lint| OF_THE_ITEM.iter().any(|of_item| lint.to_string() == *of_item))
 }
 
 /// The runtime crate's path, located at `span`.

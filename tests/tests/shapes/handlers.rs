@@ -122,13 +122,14 @@ pub(crate) async fn a13(Path((shop, order)): Path<(u32, u64)>, State(app): State
 
 #[derive(Deserialize)]
 pub(crate) struct At {
+    #[allow(dead_code)]
     shop: u32,
     order: u64,
 }
 
 #[idempotent(ttl = "24h")]
 pub(crate) async fn a14(
-    Path(At { order, shop: _ }): Path<At>,
+    Path(At { order, .. }): Path<At>,
     Shopper(me): Shopper,
     Checked(b): Checked<Basket>,
 ) -> Reply<Json<Receipt>> {
@@ -450,12 +451,6 @@ where
 pub(crate) async fn const_generic<const MAX: usize>(body: Bytes) -> StatusCode {
     ran("const_generic");
     if body.len() > MAX { StatusCode::PAYLOAD_TOO_LARGE } else { StatusCode::OK }
-}
-
-#[idempotent(ttl = "24h")]
-pub(crate) async fn argument_impl(State(l): State<impl Ledger>, Json(b): Json<Basket>) -> Json<Receipt> {
-    ran("argument_impl");
-    Json(Receipt { no: l.book().await + u64::from(b.qty) })
 }
 
 #[derive(Clone)]
