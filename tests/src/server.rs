@@ -116,7 +116,8 @@ impl Answer {
 
     /// The `code` of a problem; checks that it is a well-formed one.
     pub fn problem(&self) -> String {
-        let body: serde_json::Value = serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("no problem: {}", self.text()));
+        let body: serde_json::Value =
+            serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("no problem: {}", self.text()));
         assert_eq!(self.headers["content-type"], "application/problem+json");
         assert_eq!(body["status"], self.status, "{body}");
         let code = body["code"].as_str().expect("a code").to_owned();

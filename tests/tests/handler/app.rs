@@ -80,7 +80,8 @@ where
     type Rejection = StatusCode;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, StatusCode> {
-        let name = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+        let name =
+            parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
         let name = name.ok_or(StatusCode::UNAUTHORIZED)?.to_owned();
         let ledger = Ledger::from_ref(state);
         if ledger.0.revoked.lock().unwrap().contains(&name) {
@@ -339,4 +340,3 @@ pub async fn start_with(idempotency: Idempotency, layers: impl FnOnce(Router) ->
     let app = App { ledger: ledger.clone(), idempotency: idempotency.clone() };
     Test { server: Server::start(layers(router(app))).await, ledger, idempotency }
 }
-

@@ -33,7 +33,9 @@ async fn another_caller_has_records_of_its_own_with_a_scope() {
 async fn with_a_scope_other_credentials_change_nothing() {
     let test = start().await;
     let send = |cookie: &'static str| {
-        Answer::to(test.server.post("/scoped", "k1").bearer_auth("ann").header("cookie", cookie).header("x-api-key", cookie))
+        Answer::to(
+            test.server.post("/scoped", "k1").bearer_auth("ann").header("cookie", cookie).header("x-api-key", cookie),
+        )
     };
     assert_eq!(send("a=1").await.status, 200);
     assert!(send("a=2").await.is_replay());

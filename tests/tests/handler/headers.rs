@@ -44,7 +44,8 @@ async fn what_belongs_to_the_first_exchange_is_not_replayed() {
 
 #[tokio::test]
 async fn cookies_are_replayed_if_asked_for() {
-    let idempotency = Idempotency::builder(MemoryStore::new()).replay_also(["set-cookie"]).replay_header("X-Again").build();
+    let idempotency =
+        Idempotency::builder(MemoryStore::new()).replay_also(["set-cookie"]).replay_header("X-Again").build();
     let test = start_with(idempotency, |router| router).await;
     call(&test.server).await;
     let second = call(&test.server).await;

@@ -114,7 +114,10 @@ async fn a_waiting_duplicate_that_hangs_up_changes_nothing() {
     let test = start().await;
     let first = tokio::spawn(test.server.post("/awaited", "k1").send());
     test.ledger.started().await;
-    let mut waiting = test.server.send_raw("POST /awaited HTTP/1.1\r\nhost: x\r\nidempotency-key: k1\r\ncontent-length: 0\r\n\r\n").await;
+    let mut waiting = test
+        .server
+        .send_raw("POST /awaited HTTP/1.1\r\nhost: x\r\nidempotency-key: k1\r\ncontent-length: 0\r\n\r\n")
+        .await;
     waiting.flush().await.unwrap();
     drop(waiting);
     test.ledger.open();
@@ -127,11 +130,12 @@ async fn a_waiting_duplicate_that_hangs_up_changes_nothing() {
 #[tokio::test]
 async fn an_attempt_knows_its_names() {
     let test = start().await;
-    let first: serde_json::Value = serde_json::from_slice(&Answer::to(test.server.post("/attempt", "k1")).await.body).unwrap();
+    let first: serde_json::Value =
+        serde_json::from_slice(&Answer::to(test.server.post("/attempt", "k1")).await.body).unwrap();
     assert_eq!(first["number"], 1);
     test.idempotency.forget("POST /attempt", &(), "k1").await.unwrap();
-    let second: serde_json::Value = serde_json::from_slice(&Answer::to(test.server.post("/attempt", "k1")).await.body).unwrap();
+    let second: serde_json::Value =
+        serde_json::from_slice(&Answer::to(test.server.post("/attempt", "k1")).await.body).unwrap();
     assert!(second["epoch"].as_u64().unwrap() > first["epoch"].as_u64().unwrap());
     assert_ne!(second["token"], first["token"]);
 }
-

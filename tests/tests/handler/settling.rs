@@ -45,7 +45,11 @@ async fn hold_refuses_after_a_server_error_until_forgotten() {
             assert_eq!((refused.status, refused.problem().as_str()), (409, "idempotency_outcome_unknown"));
             assert!(!refused.headers.contains_key("retry-after"));
         }
-        assert_eq!(Answer::to(test.server.post("/held?other", key)).await.status, 422, "another request is still told so");
+        assert_eq!(
+            Answer::to(test.server.post("/held?other", key)).await.status,
+            422,
+            "another request is still told so"
+        );
         assert_eq!(test.ledger.runs(), runs);
         assert!(test.idempotency.forget("POST /held", &(), key).await.unwrap());
         assert_eq!(Answer::to(test.server.post("/held", key)).await.status, 200);

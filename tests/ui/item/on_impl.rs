@@ -1,0 +1,11 @@
+// One error that says where the attribute belongs.
+use idem_runtime::idempotent;
+
+struct App;
+
+#[idempotent(ttl = "24h")]
+impl App {
+    fn nothing() {}
+}
+
+fn main() {}
