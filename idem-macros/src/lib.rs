@@ -21,7 +21,8 @@ use crate::{
     handler::Handler,
 };
 
-/// Makes an axum handler safe to retry.
+#[doc = include_str!("docs/attribute.md")]
+#[doc = include_str!("docs/errors.md")]
 #[proc_macro_attribute]
 pub fn idempotent(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let expansion = guard(&arguments.into(), &item.into());
