@@ -25,7 +25,7 @@ pub(super) fn start(store: &Arc<Shared>) {
 }
 
 /// Sweeps until the store is empty or dropped.
-async fn sweep(mut running: Running) {
+async fn sweep(running: Running) {
     loop {
         sleep(EVERY).await;
         let Some(store) = running.0.upgrade() else { return };
@@ -34,7 +34,12 @@ async fn sweep(mut running: Running) {
                 tokio::task::yield_now().await;
             }
         }
-        if store.is_empty() && running.ends(&store) {
+        if store.is_empty() {
+            drop(running);
+            // A claim that came between the last look and the flag relied on this sweeper.
+            if !store.is_empty() {
+                start(&store);
+            }
             return;
         }
     }
@@ -43,20 +48,7 @@ async fn sweep(mut running: Running) {
 /// Clears the flag when the sweeper ends, also when its runtime does.
 struct Running(Weak<Shared>);
 
-impl Running {
-    /// Clears the flag, unless a claim that came before that relies on this sweeper.
-    fn ends(&mut self, store: &Shared) -> bool {
-        store.sweeping.store(false, SeqCst);
-        let ends = store.is_empty() || store.sweeping.swap(true, SeqCst);
-        if ends {
-            self.0 = Weak::new();
-        }
-        ends
-    }
-}
-
 impl Drop for Running {
-    /// Starts no other: the runtime that drops a sweeper is shutting down.
     fn drop(&mut self) {
         if let Some(store) = self.0.upgrade() {
             store.sweeping.store(false, SeqCst);
