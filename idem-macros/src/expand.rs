@@ -293,8 +293,8 @@ impl<'a> Printer<'a> {
             statements.extend(quote_spanned! {at=>
                 #cfg
                 let #name = match #value.await {
-                    ::core::result::Result::Ok(value) => value,
-                    ::core::result::Result::Err(refusal) => return refusal,
+                    ::core::result::Result::Ok(__idem_value) => __idem_value,
+                    ::core::result::Result::Err(__idem_refusal) => return __idem_refusal,
                 };
             });
         }
@@ -312,7 +312,9 @@ impl<'a> Printer<'a> {
             quote_spanned!(span=> #cfg #name)
         });
         let locals = Locals::new();
-        let Locals { head, scope: scope_name, key: key_name, future, handler } = &locals;
+        let Locals { head, scope: scope_name, key: key_name, future, .. } = &locals;
+        // Located at the name: it is what the error underlines where the future isn't `Send`.
+        let handler = Ident::new("__idem_handler", Span::mixed_site().located_at(span));
         quote_spanned! {span=>
             let (#head, #last) = #split(#captured);
             let #scope_name = #scope;
@@ -422,7 +424,6 @@ struct Locals {
     scope: Ident,
     key: Ident,
     future: Ident,
-    handler: Ident,
 }
 
 impl Locals {
@@ -433,7 +434,6 @@ impl Locals {
             scope: name("__idem_scope"),
             key: name("__idem_key"),
             future: name("__idem_future"),
-            handler: name("__idem_handler"),
         }
     }
 }

@@ -1,4 +1,6 @@
-// One error behind the first option.
+// One error on the second option: a comma is missing.
+#![allow(unused)]
+
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
 use idem_runtime::{HasIdempotency, Idempotency, idempotent};
 

@@ -1,4 +1,6 @@
 // Five errors: all mistakes at once.
+#![allow(unused)]
+
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
 use idem_runtime::{HasIdempotency, Idempotency, idempotent};
 

@@ -1,4 +1,6 @@
 // One error on "-1h": not negative.
+#![allow(unused)]
+
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
 use idem_runtime::{HasIdempotency, Idempotency, idempotent};
 

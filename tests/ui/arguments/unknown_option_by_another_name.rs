@@ -1,4 +1,6 @@
-// One error on `time_to_live`, and `ttl` is missing.
+// One error on `time_to_live`: did you mean `ttl`?
+#![allow(unused)]
+
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
 use idem_runtime::{HasIdempotency, Idempotency, idempotent};
 

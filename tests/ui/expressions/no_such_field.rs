@@ -1,4 +1,6 @@
 // One error of the compiler's on the field.
+#![allow(unused)]
+
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
 use idem_runtime::{HasIdempotency, Idempotency, idempotent};
 

@@ -1,4 +1,6 @@
 // One error that says where the attribute belongs.
+#![allow(unused)]
+
 use idem_runtime::idempotent;
 
 struct App;

@@ -1,4 +1,6 @@
 // One error: a caller of the handler as written finds it.
+#![allow(unused)]
+
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
 use idem_runtime::{HasIdempotency, Idempotency, idempotent};
 

@@ -1,4 +1,6 @@
 // One error on `fn`: no body.
+#![allow(unused)]
+
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
 use idem_runtime::{HasIdempotency, Idempotency, idempotent};
 
@@ -21,7 +23,7 @@ struct Order {
 
 trait Orders {
     #[idempotent(ttl = "24h")]
-    async fn submit(State(app): State<App>) -> StatusCode;
+    async fn submit(app: State<App>) -> StatusCode;
 }
 
 fn main() {}

@@ -1,4 +1,6 @@
 // One error on `fn`: return the value.
+#![allow(unused)]
+
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
 use idem_runtime::{HasIdempotency, Idempotency, idempotent};
 

@@ -1,4 +1,6 @@
 // One error on `Sse`.
+#![allow(unused)]
+
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
 use axum::response::sse::{Event, Sse};
 use idem_runtime::{HasIdempotency, Idempotency, idempotent};

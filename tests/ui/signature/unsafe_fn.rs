@@ -1,4 +1,6 @@
 // One error on `unsafe`.
+#![allow(unused)]
+
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
 use idem_runtime::{HasIdempotency, Idempotency, idempotent};
 
@@ -20,7 +22,7 @@ struct Order {
 }
 
 #[idempotent(ttl = "24h")]
-unsafe async fn create(State(_app): State<App>) -> StatusCode {
+async unsafe fn create(State(_app): State<App>) -> StatusCode {
     StatusCode::CREATED
 }
 

@@ -1,4 +1,6 @@
-// One error on the call: the handler as written is `inner`.
+// The compiler's errors on the call; the handler as written has a name with `inner` only.
+#![allow(unused)]
+
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
 use idem_runtime::{HasIdempotency, Idempotency, idempotent};
 
