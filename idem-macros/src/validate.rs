@@ -43,7 +43,10 @@ fn ttl_outlives_retries(arguments: &Arguments, errors: &mut Errors) {
     };
     let enough = duration::format_up(window.ms + window.ms.div_ceil(4));
     let message = with_help(
-        format!("`ttl` is too short: {retries}, but the answer is forgotten after {}", duration::format(*ttl)),
+        format!(
+            "`ttl` must be 1.2 times the retries or more: {retries}, and the answer is forgotten after {}",
+            duration::format(*ttl)
+        ),
         format!("`ttl = \"{enough}\"` leaves a quarter to spare"),
     );
     errors.at(arguments.ttl.tokens(), message);
@@ -284,16 +287,16 @@ fn names_a_parameter(name: &Ident, expression: &Expr, handler: &Handler, errors:
     }
     let handler_name = &handler.sig.ident;
     let suggestion = stranger.and_then(|word| closest(&word, bindings.iter().map(String::as_str)));
-    let help = match (suggestion, bindings.is_empty()) {
+    let mut problem = format!("`{name}` reads none of the parameters of `{handler_name}`");
+    let mut help = match (suggestion, bindings.is_empty()) {
         (Some(meant), _) => format!("did you mean `{meant}`?"),
         (None, true) => format!("bind what it should read in the parameters of `{handler_name}`"),
         (None, false) => format!("`{handler_name}` binds {}", one_of_and(&bindings)),
     };
-    let mut problem = format!("`{name}` reads none of the parameters of `{handler_name}`");
     if name == "key" {
         problem.push_str(", so every request would have the same key");
-    } else {
-        problem.push_str("; if all callers share their answers, say so with a text: `scope = \"public\"`");
+    } else if suggestion.is_none() {
+        help.push_str("; if all callers share their answers, write a text: `scope = \"public\"`");
     }
     errors.at(expression, with_help(problem, help));
 }

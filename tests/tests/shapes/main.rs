@@ -160,7 +160,7 @@ shapes! {
     made: app(), "/", "/", json, 200;
     made_whole: app(), "/", "/", json, 200;
     dressed: app(), "/", "/", empty, 200;
-    direct: app(), "/", "/", json, 200;
+    called: app(), "/", "/", json, 200;
     calls_direct: app(), "/", "/", json, 200;
     with_extension: app(), "/", "/", empty, 200;
     configured: app(), "/", "/", json, 200;
