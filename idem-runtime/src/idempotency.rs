@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 
 use crate::{
     KeyPart,
+    connect::{ConnectError, connect},
     engine::Engine,
     protocol::RecordId,
     store::{DynStore, PurgeLimits, Store, StoreError},
@@ -76,6 +77,20 @@ impl Idempotency {
     /// Guards with `store` and the default configuration.
     pub fn new(store: impl Store) -> Self {
         Self::builder(store).build()
+    }
+
+    /// Guards with the store that `url` names, with the default configuration:
+    /// `memory:`, `sqlite:./idem.db`, `postgres://…`, `redis://…`, `rediss://…` or `redis+cluster://host1,host2,…`.
+    ///
+    /// Creates what the store needs. A wrong URL, a store whose cargo feature is off and a server that can't be reached
+    /// are errors at once, never a fall-back to memory.
+    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
+        Ok(Self::connect_builder(url).await?.build())
+    }
+
+    /// As [`connect`](Self::connect), to be configured.
+    pub async fn connect_builder(url: &str) -> Result<Builder, ConnectError> {
+        Ok(Builder::new(connect(url).await?))
     }
 
     /// Starts a configuration for `store`.

@@ -1,8 +1,87 @@
 //! What a request was, as a few bytes that a retry reproduces.
+//!
+//! # Format 1
+//!
+//! A store keeps these bytes, and a retry may be answered by a newer build: they never change. Another format gets
+//! another version byte.
+//!
+//! | bytes | |
+//! |---|---|
+//! | 0 | `1` |
+//! | 1–32 | SHA-256 over *target* ‖ *credentials* ‖ *media type* (32 bytes each) ‖ mode ‖ *body* |
+//! | 33–36 | the first four bytes of *target* |
+//! | 37 | the first byte of *credentials*; 38–40 are zero |
+//! | 41–44 | the first four bytes of *media type* |
+//!
+//! A length is 8 bytes, little endian; *framed* means length, then bytes.
+//!
+//! * *target*: SHA-256 over the framed path and the query's pairs, written as a form body's.
+//! * *credentials*: SHA-256 over each framed name and framed value in the order given; zeros where there are none.
+//! * *media type*: SHA-256 over the normalised `Content-Type`; zeros where there is none, or where the body doesn't count.
+//! * mode and *body*, which comes last and so needs no frame:
+//!   `0` nothing; `1` the bytes; `2` canonical JSON; `3` canonical JSON without what the pointers of a selection point at;
+//!   `4` the values these point at, each framed and empty where there is none; `5` form pairs; `6` multipart.
+//!   In `3` and `4` the number of pointers and each one framed, sorted, come first.
+//!   JSON and multipart bodies that can't be read as such are mode `1`.
+//!
+//! The tags only name the part that differs: the digest decides. The credentials' tag depends on nothing else and is one
+//! byte, so that a stolen store narrows a guessed password by 256 at most, however many records it holds of one caller;
+//! one mismatch of credentials in 256 is therefore called a mismatch of something else.
+
+mod digest;
+mod form;
+mod json;
+mod media;
+mod multipart;
+mod number;
+mod select;
+#[cfg(test)]
+mod tests;
+mod text;
 
 use std::fmt;
 
+use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
+
+use self::{
+    digest::Sink,
+    json::Document,
+    media::{Kind, MediaType},
+    select::Selection,
+};
+use crate::policy::{BodyFingerprint, Members};
+
+/// The format this build writes.
+const VERSION: u8 = 1;
+
+/// What was asked, in the parts a retry must repeat.
+#[derive(Clone, Copy)]
+pub(crate) struct Parts<'a> {
+    /// The original path, undecoded.
+    pub(crate) path: &'a str,
+    pub(crate) query: Option<&'a str>,
+    /// Lower-case header names with their values; empty where a scope says who is calling.
+    pub(crate) credentials: &'a [(&'a str, &'a [u8])],
+    pub(crate) content_type: Option<&'a [u8]>,
+    pub(crate) body: &'a [u8],
+    pub(crate) mode: BodyFingerprint,
+}
+
+/// The first part in which two requests differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Difference {
+    /// The path or the query.
+    Target,
+    /// The caller's credentials.
+    Credentials,
+    /// The content type.
+    MediaType,
+    /// The body.
+    Body,
+    /// Not to be told: the other one has another format.
+    Unknown,
+}
 
 /// What a request was: a format version, one SHA-256 over all its parts, and a short tag for each part but the body, so
 /// that a mismatch can name the part that differs.
@@ -22,6 +101,120 @@ impl Fingerprint {
     pub const fn as_bytes(&self) -> &[u8; Self::LENGTH] {
         &self.0
     }
+
+    /// What `parts` are, whatever the spelling of their meaning.
+    pub(crate) fn of(parts: &Parts<'_>) -> Self {
+        let media = match parts.mode {
+            BodyFingerprint::None => None,
+            _ => parts.content_type.map(MediaType::read),
+        };
+        let target = target(parts.path, parts.query);
+        let credentials = credentials(parts.credentials);
+        let media_type = media.as_ref().map_or([0; 32], MediaType::digest);
+
+        let mut digest = Sha256::new();
+        digest.put(&target);
+        digest.put(&credentials);
+        digest.put(&media_type);
+        body(parts, media.as_ref(), &mut digest);
+        Self::assemble(&digest.finalize().into(), &target, credentials, &media_type)
+    }
+
+    fn assemble(digest: &[u8; 32], target: &[u8; 32], credentials: [u8; 32], media_type: &[u8; 32]) -> Self {
+        let [d, ..] = credentials;
+        let tags = [first_four(target), [d, 0, 0, 0], first_four(media_type)];
+        let mut bytes = [0; Self::LENGTH];
+        let source = [VERSION].into_iter().chain(*digest).chain(tags.into_iter().flatten());
+        bytes.iter_mut().zip(source).for_each(|(byte, from)| *byte = from);
+        Self(bytes)
+    }
+
+    /// Names the part in which this one differs from an unequal one that a store kept.
+    pub(crate) fn difference(&self, stored: &[u8]) -> Difference {
+        let Ok(stored) = <[u8; Self::LENGTH]>::try_from(stored) else { return Difference::Unknown };
+        let differs = |part: std::ops::Range<usize>| self.0.get(part.clone()) != stored.get(part);
+        if differs(0..1) {
+            Difference::Unknown
+        } else if differs(33..37) {
+            Difference::Target
+        } else if differs(37..41) {
+            Difference::Credentials
+        } else if differs(41..45) {
+            Difference::MediaType
+        } else {
+            Difference::Body
+        }
+    }
+}
+
+fn first_four(&[a, b, c, d, ..]: &[u8; 32]) -> [u8; 4] {
+    [a, b, c, d]
+}
+
+fn target(path: &str, query: Option<&str>) -> [u8; 32] {
+    let mut digest = Sha256::new();
+    digest.framed(path.as_bytes());
+    if let Some(query) = query {
+        form::write(query.as_bytes(), &mut digest);
+    }
+    digest.finalize().into()
+}
+
+fn credentials(headers: &[(&str, &[u8])]) -> [u8; 32] {
+    if headers.is_empty() {
+        return [0; 32];
+    }
+    let mut digest = Sha256::new();
+    for (name, value) in headers {
+        digest.framed(name.as_bytes());
+        digest.framed(value);
+    }
+    digest.finalize().into()
+}
+
+/// Writes the mode byte and what of the body counts.
+fn body(parts: &Parts<'_>, media: Option<&MediaType<'_>>, digest: &mut Sha256) {
+    let kind = match parts.mode {
+        BodyFingerprint::None => return digest.put(&[0]),
+        BodyFingerprint::Raw => Kind::Other,
+        BodyFingerprint::Json(members) => Kind::Json(members),
+        BodyFingerprint::ByContentType => media.map_or(Kind::Other, MediaType::kind),
+    };
+    let written = match kind {
+        Kind::Json(members) => json(parts.body, members, digest),
+        Kind::Form => {
+            digest.put(&[5]);
+            form::write(parts.body, digest);
+            true
+        }
+        Kind::Multipart(boundary) => multipart::Form::read(parts.body, &boundary)
+            .map(|form| {
+                digest.put(&[6]);
+                form.write(digest);
+            })
+            .is_some(),
+        Kind::Other => false,
+    };
+    if !written {
+        digest.put(&[1]);
+        digest.put(parts.body);
+    }
+}
+
+/// Writes a JSON body, or nothing when it has to be taken by its bytes.
+fn json(body: &[u8], members: Members, digest: &mut Sha256) -> bool {
+    let (mode, selection) = match members {
+        Members::All => (2, None),
+        Members::Skip(pointers) => (3, Some(Selection::skip(pointers))),
+        Members::Only(pointers) => (4, Some(Selection::only(pointers))),
+    };
+    let Some(document) = Document::read(body, selection.as_ref()) else { return false };
+    digest.put(&[mode]);
+    if let Some(selection) = &selection {
+        selection.write(digest);
+    }
+    document.write(digest);
+    true
 }
 
 impl PartialEq for Fingerprint {
@@ -40,35 +233,5 @@ impl std::hash::Hash for Fingerprint {
 impl fmt::Debug for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Fingerprint(…)")
-    }
-}
-pub(crate) struct Parts<'a> {
-    pub path: &'a str,
-    pub query: Option<&'a str>,
-    pub credentials: &'a [(&'a str, &'a [u8])],
-    pub content_type: Option<&'a [u8]>,
-    pub body: &'a [u8],
-    pub mode: crate::policy::BodyFingerprint,
-}
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Difference {
-    Target,
-    Credentials,
-    MediaType,
-    Body,
-    Unknown,
-}
-impl Fingerprint {
-    pub(crate) fn of(parts: &Parts<'_>) -> Self {
-        use sha2::{Digest, Sha256};
-        let mut b = [0; Self::LENGTH];
-        let d: [u8; 32] =
-            Sha256::digest([parts.path.as_bytes(), parts.query.unwrap_or("").as_bytes(), parts.body].concat()).into();
-        b[..32].copy_from_slice(&d);
-        let _ = (parts.credentials, parts.content_type, parts.mode);
-        Self(b)
-    }
-    pub(crate) fn difference(&self, _stored: &[u8]) -> Difference {
-        Difference::Body
     }
 }

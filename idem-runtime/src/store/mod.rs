@@ -162,22 +162,20 @@ impl Wakeups {
         self.0.wake(id);
     }
 
-    /// Resolves once `id` is woken after this call, for tests of a store's [`listen`](Store::listen).
-    #[cfg(feature = "testing")]
-    pub fn woken(&self, id: &RecordId) -> impl Future<Output = ()> + Send + use<> {
-        let waiter = self.0.join(*id);
-        let next = waiter.as_ref().map(|waiter| waiter.next());
-        async move {
-            if let Some(next) = next {
-                next.await;
-            }
-            drop(waiter);
-        }
-    }
-
     /// Wakes every waiting duplicate, for a store that may have missed a notification.
     pub fn wake_all(&self) {
         self.0.wake_all();
+    }
+
+    /// Ends once `id` is woken after this call, for tests of a store that listens.
+    #[cfg(any(feature = "conformance", feature = "testing"))]
+    pub fn woken(&self, id: &RecordId) -> impl Future<Output = ()> + Send + use<> {
+        let waiting = self.0.join(*id).map(|place| (place.next(), place));
+        async move {
+            if let Some((woken, _place)) = waiting {
+                woken.await;
+            }
+        }
     }
 }
 

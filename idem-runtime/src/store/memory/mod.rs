@@ -2,6 +2,8 @@
 
 mod shard;
 mod sweep;
+#[cfg(test)]
+mod tests;
 
 use std::{
     fmt,

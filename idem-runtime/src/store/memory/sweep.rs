@@ -35,6 +35,11 @@ async fn sweep(running: Running) {
             }
         }
         if store.is_empty() {
+            drop(running);
+            // A claim that came between the last look and the flag relied on this sweeper.
+            if !store.is_empty() {
+                start(&store);
+            }
             return;
         }
     }
@@ -47,10 +52,6 @@ impl Drop for Running {
     fn drop(&mut self) {
         if let Some(store) = self.0.upgrade() {
             store.sweeping.store(false, SeqCst);
-            // A claim that came between the last look and the flag relied on this sweeper.
-            if !store.is_empty() {
-                start(&store);
-            }
         }
     }
 }

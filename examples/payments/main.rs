@@ -1,0 +1,94 @@
+//! A small payment service that is safe to retry.
+//!
+//! `cargo run --example payments`, then send a charge twice:
+//!
+//! ```sh
+//! curl -i localhost:3000/v1/charges -H "Idempotency-Key: a8f3b2c1" -d amount=2000 -d currency=eur
+//! ```
+//!
+//! `PORT` sets the port, `IDEM_STORE` the store by its URL (`memory:` unless set).
+
+use std::{
+    env,
+    error::Error,
+    net::{Ipv4Addr, SocketAddr},
+    time::Duration,
+};
+
+use axum::{
+    Form, Json, Router,
+    extract::{FromRef, State},
+    http::StatusCode,
+    routing::post,
+};
+use idem_runtime::{Idempotency, idempotent};
+use tokio::{net::TcpListener, signal};
+
+use auth::AuthUser;
+use bank::{Bank, ChargeError, Order, Payment};
+
+mod auth;
+mod bank;
+
+#[derive(Clone, FromRef)]
+struct App {
+    bank: Bank,
+    idempotency: Idempotency,
+}
+
+/// Charges once per key and user, however often it is sent.
+#[idempotent(ttl = "24h", scope = user.name)]
+async fn create_payment(
+    State(bank): State<Bank>,
+    user: AuthUser,
+    Json(order): Json<Order>,
+) -> Result<(StatusCode, Json<Payment>), ChargeError> {
+    Ok((StatusCode::CREATED, Json(bank.charge(&user.name, order)?)))
+}
+
+/// The same, as a form: the shape of Stripe's API.
+#[idempotent(ttl = "24h", scope = user.name)]
+async fn create_charge(
+    State(bank): State<Bank>,
+    user: AuthUser,
+    Form(order): Form<Order>,
+) -> Result<Json<Payment>, ChargeError> {
+    Ok(Json(bank.charge(&user.name, order)?))
+}
+
+/// What was really charged.
+async fn list_payments(State(bank): State<Bank>, user: AuthUser) -> Json<Vec<Payment>> {
+    Json(bank.payments(&user.name))
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    tracing_subscriber::fmt().with_env_filter(env::var("RUST_LOG").unwrap_or_else(|_| "info".into())).init();
+
+    let store = env::var("IDEM_STORE").unwrap_or_else(|_| "memory:".into());
+    let idempotency = Idempotency::connect(&store).await?;
+    let app = App { bank: Bank::default(), idempotency: idempotency.clone() };
+    let router = Router::new()
+        .route("/payments", post(create_payment).get(list_payments))
+        .route("/v1/charges", post(create_charge))
+        .with_state(app);
+
+    let port = env::var("PORT").map_or(Ok(3000), |port| port.parse())?;
+    let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await?;
+    tracing::info!("listening on http://{}", listener.local_addr()?);
+    axum::serve(listener, router).with_graceful_shutdown(shutdown()).await?;
+
+    // Handlers run detached from their connections: give those that still work time to end.
+    let unfinished = idempotency.drain(Duration::from_secs(30)).await;
+    if unfinished > 0 {
+        tracing::warn!(unfinished, "stopped with payments still running");
+    }
+    Ok(())
+}
+
+async fn shutdown() {
+    if let Err(error) = signal::ctrl_c().await {
+        tracing::error!(%error, "no signal handler: stop the process by other means");
+        std::future::pending::<()>().await;
+    }
+}

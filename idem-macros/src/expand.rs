@@ -1,0 +1,675 @@
+//! Prints the wrapper.
+//!
+//! Tokens of the author's keep their spans. Those added here are located at the author's code, so that an error
+//! underlines it, but come from the macro, so that lints stay quiet.
+
+use proc_macro2::{Group, Ident, Literal, Span, TokenStream, TokenTree};
+use quote::{ToTokens, TokenStreamExt, format_ident, quote, quote_spanned};
+use syn::{
+    Attribute, Expr, FnArg, GenericParam, Generics, Lifetime, ReturnType, Signature, Type, TypeParamBound,
+    WherePredicate,
+    ext::IdentExt,
+    parse_quote_spanned,
+    visit_mut::{self, VisitMut},
+};
+
+use crate::{
+    args::{Arguments, Fingerprint, Inner, Slot, is_literal, number},
+    errors::edges,
+    handler::{Handler, Param},
+};
+
+/// clippy's own limit, which the handler as written passes just as well.
+const TOO_MANY_ARGUMENTS: usize = 7;
+
+/// The wrapper, and where it can't be nested, the handler as written beside it.
+///
+/// ```text
+/// async fn create(State(app): S, Json(b): E) -> R { … }
+///
+/// fn create(__idem_arg0: S, __idem_captured: NeedsIdempotency<E>) -> IdemFuture {
+///     async fn create(State(app): S, Json(b): E) -> R { … }
+///     let (head, last) = split(captured);
+///     let scope = { let State(app) = &__idem_arg0; let Json(b) = &last; Some(call(|| part(&(app.tenant)))) };
+///     let future = ({ let handler = create; send(handler(__idem_arg0, last)) },);
+///     run(&Policy { … }, head, scope, key, future.0)
+/// }
+/// ```
+pub(crate) fn expand(arguments: &Arguments, handler: &Handler) -> TokenStream {
+    let printer = Printer::new(arguments, handler);
+    let inner = printer.inner();
+    let (nested, beside) = if printer.place.is_nested() { (inner, None) } else { (TokenStream::new(), Some(inner)) };
+    let body = printer.body();
+    let wrapper = printer.wrapper(quote!(#nested #body));
+    quote!(#wrapper #beside)
+}
+
+/// A wrapper of the same type round a function that can't be called, so that its error stays the only one.
+pub(crate) fn stub(arguments: &Arguments, handler: &Handler) -> TokenStream {
+    let printer = Printer::new(arguments, handler);
+    let Handler { sig, body, .. } = handler;
+    let callee = &printer.callee;
+    printer.wrapper(quote! {
+        #sig #body
+        let _ = #callee;
+        ::core::unreachable!()
+    })
+}
+
+/// Where the handler as written goes.
+enum Place {
+    /// Into the wrapper, by its own name: errors read as in ordinary code.
+    Nested,
+    /// Next to the wrapper, as it names `Self`, which only the `impl` itself can.
+    Sibling,
+    /// Next to the wrapper, by a name of the author's.
+    Named,
+}
+
+impl Place {
+    fn is_nested(&self) -> bool {
+        matches!(self, Self::Nested)
+    }
+}
+
+struct Printer<'a> {
+    arguments: &'a Arguments,
+    handler: &'a Handler,
+    place: Place,
+    /// The inner function's name.
+    name: Ident,
+    /// The inner function as a value.
+    callee: TokenStream,
+    /// The parameters of each configuration.
+    slots: Vec<ParamSlot<'a>>,
+    incoming: Ident,
+    captured: Ident,
+    last: Ident,
+}
+
+/// A parameter in one configuration: `#[cfg]` on trailing ones makes different ones the last.
+struct ParamSlot<'a> {
+    cfg: TokenStream,
+    /// Nothing where the handler has no parameter.
+    param: Option<&'a Param>,
+    /// Whether it is the last, and so the one that is captured.
+    last: bool,
+}
+
+impl<'a> Printer<'a> {
+    fn new(arguments: &'a Arguments, handler: &'a Handler) -> Self {
+        let ident = &handler.sig.ident;
+        let located = located(ident.span());
+        let (place, name, callee) = match arguments.inner.value() {
+            Some(Inner::Free(name)) => (Place::Named, name.clone(), relocated(name.to_token_stream())),
+            Some(Inner::Associated(name)) => {
+                let callee = relocated(name.to_token_stream());
+                (Place::Named, name.clone(), quote_spanned!(located=> Self::#callee))
+            }
+            None if handler.mentions_self() => {
+                let name = format_ident!("__idem_{}", ident.unraw(), span = located);
+                (Place::Sibling, name.clone(), quote_spanned!(located=> Self::#name))
+            }
+            None => (Place::Nested, ident.clone(), ident.to_token_stream()),
+        };
+        let turbofish = turbofish(&handler.sig.generics, located);
+        Self {
+            arguments,
+            handler,
+            place,
+            name,
+            callee: quote!(#callee #turbofish),
+            slots: slots(&handler.params),
+            incoming: format_ident!("__idem_incoming", span = Span::mixed_site()),
+            captured: format_ident!("__idem_captured", span = Span::mixed_site()),
+            last: format_ident!("__idem_last", span = Span::mixed_site()),
+        }
+    }
+
+    /// A name in the runtime's private door, located at `span`.
+    fn runtime(&self, name: &str, span: Span) -> TokenStream {
+        let krate = runtime_crate(self.arguments, span);
+        let name = Ident::new(name, span);
+        quote_spanned!(span=> #krate::__private::#name)
+    }
+
+    /// The handler as its author wrote it.
+    fn inner(&self) -> TokenStream {
+        let Handler { sig, body, vis, attrs, .. } = self.handler;
+        let mut sig = sig.clone();
+        sig.ident = self.name.clone();
+        let lints = attrs.iter().filter(|attribute| moves_to_sibling(attribute));
+        match self.place {
+            Place::Nested => {
+                let allow = self.allow_too_many_arguments();
+                quote!(#allow #sig #body)
+            }
+            Place::Sibling => quote!(#(#lints)* #[doc(hidden)] #sig #body),
+            Place::Named => {
+                let doc = format!("`{}` as written, without its guard.", self.handler.plain_name());
+                quote!(#(#lints)* #[doc = #doc] #vis #sig #body)
+            }
+        }
+    }
+
+    /// One function of the two keeps the lint, so that it is reported once.
+    fn allow_too_many_arguments(&self) -> Option<TokenStream> {
+        let span = located(self.handler.sig.ident.span());
+        (self.handler.sig.inputs.len() > TOO_MANY_ARGUMENTS)
+            .then(|| quote_spanned!(span=> #[allow(clippy::too_many_arguments)]))
+    }
+
+    fn wrapper(&self, content: TokenStream) -> TokenStream {
+        let Handler { attrs, vis, sig, body, .. } = self.handler;
+        let nested = self.place.is_nested();
+        let attrs = attrs.iter().filter(|attribute| nested || !moves_to_sibling(attribute));
+        let allow = if nested { None } else { self.allow_too_many_arguments() };
+        let generics = outliving(&sig.generics);
+        let (fn_token, ident) = (&sig.fn_token, &sig.ident);
+        let (params, where_clause) = (self.params(), &generics.where_clause);
+        let mut params_group = TokenStream::new();
+        sig.paren_token.surround(&mut params_group, |tokens| tokens.extend(params));
+        // The author's spans: lints of the signature stand at its return type and body.
+        let (start, end) = edges(&sig.output).unwrap_or((ident.span(), ident.span()));
+        let future = {
+            let krate = respanned(self.runtime("IdemFuture", start), start);
+            let mut tokens: Vec<TokenTree> = krate.into_iter().collect();
+            if let Some(name) = tokens.last_mut() {
+                name.set_span(end);
+            }
+            tokens.into_iter().collect::<TokenStream>()
+        };
+        let arrow = match &sig.output {
+            ReturnType::Type(arrow, _) => quote!(#arrow),
+            ReturnType::Default => quote_spanned!(start=> ->),
+        };
+        let mut block = Group::new(proc_macro2::Delimiter::Brace, content);
+        block.set_span(body.span());
+        quote!(#(#attrs)* #allow #vis #fn_token #ident #generics #params_group #arrow #future #where_clause #block)
+    }
+
+    /// The wrapper's parameters: axum extracts as before, but the last one through the runtime.
+    fn params(&self) -> TokenStream {
+        let mut params = TokenStream::new();
+        for slot in &self.slots {
+            let cfg = &slot.cfg;
+            let ty = slot.ty();
+            let at = edges(&ty).map_or_else(Span::call_site, |(start, _)| located(start));
+            let param = match (&self.arguments.state.value(), slot.last) {
+                (Some(state), true) => {
+                    let (incoming, name) = (self.runtime("Incoming", at), &self.incoming);
+                    quote_spanned!(at=> #name: #incoming<#state>)
+                }
+                (Some(_), false) => {
+                    let skipped = self.runtime("Skipped", at);
+                    quote_spanned!(at=> _: #skipped)
+                }
+                (None, true) => {
+                    let (needs, mode, captured) = (self.runtime("NeedsIdempotency", at), self.mode(at), &self.captured);
+                    quote_spanned!(at=> #captured: #needs<#ty #mode>)
+                }
+                (None, false) => {
+                    let name = slot.name(&self.last);
+                    quote_spanned!(at=> #name: #ty)
+                }
+            };
+            params.extend(quote!(#cfg #param,));
+        }
+        params
+    }
+
+    /// `, InState<OtherHeader>`; nothing where all is at its default, to keep the type short in axum's errors.
+    fn mode(&self, at: Span) -> TokenStream {
+        let layer = self.in_layer();
+        let key = self.key_mode();
+        if !layer && key == "Required" {
+            return TokenStream::new();
+        }
+        let place = self.runtime(if layer { "InLayer" } else { "InState" }, at);
+        let key = self.runtime(key, at);
+        quote_spanned!(at=> , #place<#key>)
+    }
+
+    fn in_layer(&self) -> bool {
+        self.arguments.store.value().is_some_and(|store| store == "layer")
+    }
+
+    /// Where the key comes from, as the extractor must know.
+    fn key_mode(&self) -> &'static str {
+        if self.arguments.key.name().is_some() {
+            "Expression"
+        } else if self.header().is_some() {
+            "OtherHeader"
+        } else if self.arguments.optional.value().is_some() {
+            "Optional"
+        } else {
+            "Required"
+        }
+    }
+
+    /// The key's header where it is not the usual one.
+    fn header(&self) -> Option<&syn::LitStr> {
+        self.arguments.header.value().filter(|header| !header.value().eq_ignore_ascii_case("idempotency-key"))
+    }
+
+    fn body(&self) -> TokenStream {
+        let Some(state) = self.arguments.state.value() else {
+            let statements = self.statements();
+            let run = self.run();
+            return quote!(#statements #run);
+        };
+        let extract = self.extract(state);
+        let (statements, run) = (self.statements(), self.run());
+        quote! {
+            ::std::boxed::Box::pin(async move {
+                #extract
+                #statements
+                #run.await
+            })
+        }
+    }
+
+    /// With `state = X` the wrapper extracts itself, so that each mistake is one error at its type.
+    fn extract(&self, state: &Type) -> TokenStream {
+        let incoming = &self.incoming;
+        let at_state = edges(state).map_or_else(Span::call_site, |(start, _)| located(start));
+        let mut statements = TokenStream::new();
+        if !self.in_layer() {
+            let supply = self.runtime("supply", at_state);
+            statements.extend(quote_spanned!(at_state=> let mut #incoming = #supply::<#state, _>(#incoming);));
+        } else {
+            statements.extend(quote_spanned!(at_state=> let mut #incoming = #incoming;));
+        }
+        for slot in &self.slots {
+            let (cfg, ty) = (&slot.cfg, slot.ty());
+            let at = edges(&ty).map_or_else(Span::call_site, |(start, _)| located(start));
+            let (name, value) = if slot.last {
+                let (last_of, key) = (self.runtime("last_of", at), self.runtime(self.key_mode(), at));
+                (&self.captured, quote_spanned!(at=> #last_of::<#ty, #key, #state, _>(#incoming)))
+            } else {
+                let part_of = self.runtime("part_of", at);
+                (slot.name(&self.last), quote_spanned!(at=> #part_of::<#ty, #state>(&mut #incoming)))
+            };
+            statements.extend(quote_spanned! {at=>
+                #cfg
+                let #name = match #value.await {
+                    ::core::result::Result::Ok(value) => value,
+                    ::core::result::Result::Err(refusal) => return refusal,
+                };
+            });
+        }
+        statements
+    }
+
+    /// Everything before the call of `run`.
+    fn statements(&self) -> TokenStream {
+        let span = located(self.handler.sig.ident.span());
+        let (split, send) = (self.runtime("split", span), self.runtime("send", span));
+        let (captured, last, callee) = (&self.captured, &self.last, respanned_callee(&self.callee, span));
+        let (scope, key) = (self.expression(&self.arguments.scope), self.expression(&self.arguments.key));
+        let values = self.slots.iter().filter(|slot| slot.param.is_some()).map(|slot| {
+            let (cfg, name) = (&slot.cfg, slot.value(last));
+            quote_spanned!(span=> #cfg #name)
+        });
+        let locals = Locals::new();
+        let Locals { head, scope: scope_name, key: key_name, future, handler } = &locals;
+        quote_spanned! {span=>
+            let (#head, #last) = #split(#captured);
+            let #scope_name = #scope;
+            let #key_name = #key;
+            let #future = ({ let #handler = #callee; #send(#handler(#(#values),*)) },);
+        }
+    }
+
+    /// `run(…)`, located so that a return type that is no response is what gets underlined.
+    fn run(&self) -> TokenStream {
+        let ident = self.handler.sig.ident.span();
+        let output = match &self.handler.sig.output {
+            ReturnType::Type(_, ty) => edges(ty),
+            ReturnType::Default => None,
+        };
+        let (start, end) = output.unwrap_or((ident, ident));
+        let at = located(start);
+        let (run, policy) = (self.runtime("run", at), self.policy(at));
+        let Locals { head, scope, key, mut future, .. } = Locals::new();
+        future.set_span(future.span().located_at(start));
+        let mut zero = Literal::usize_unsuffixed(0);
+        zero.set_span(Span::mixed_site().located_at(end));
+        quote_spanned!(at=> #run(&#policy, #head, #scope, #key, #future.#zero))
+    }
+
+    /// What a `key` or `scope` reads, with the parameters bound by reference.
+    fn expression(&self, slot: &Slot<Expr>) -> TokenStream {
+        let Some(expression) = slot.value() else { return quote!(::core::option::Option::None) };
+        let at = edges(expression).map_or_else(Span::call_site, |(start, _)| located(start));
+        let (call, part) = (self.runtime("call", at), self.runtime("part", at));
+        let operand = operand(expression);
+        let value = quote_spanned!(at=> ::core::option::Option::Some(#call(|| #part(#operand))));
+        if is_literal(expression) {
+            return value;
+        }
+        let bindings = self.slots.iter().filter_map(|slot| {
+            let (cfg, param) = (&slot.cfg, slot.param?);
+            let (pattern, name) = (&param.by_reference, slot.value(&self.last));
+            // Naming an `_unused` one here would be a use of it.
+            let used = param.bindings.iter().filter(|binding| !binding.to_string().starts_with('_'));
+            Some(quote!(#cfg let #pattern = &#name; #cfg let _ = (#(&#used,)*);))
+        });
+        quote!({ #(#bindings)* #value })
+    }
+
+    /// `Policy { ttl_ms: …, ..Policy::DEFAULT }`, with what differs from the default only.
+    fn policy(&self, at: Span) -> TokenStream {
+        let arguments = self.arguments;
+        let policy = self.runtime("Policy", at);
+        let name = self.handler.plain_name();
+        let mut fields = quote!(handler: ::core::concat!(::core::module_path!(), "::", #name),);
+        let numbers = [
+            ("ttl_ms", &arguments.ttl),
+            ("lease_ms", &arguments.lease),
+            ("wait_ms", &arguments.wait),
+            ("max_response", &arguments.max_response),
+        ];
+        for (field, slot) in numbers {
+            if let Some(value) = slot.value() {
+                let (field, value) = (Ident::new(field, at), number(*value));
+                fields.extend(quote_spanned!(at=> #field: #value,));
+            }
+        }
+        if let Some(header) = self.header() {
+            fields.extend(quote_spanned!(at=> header: #header,));
+        }
+        if arguments.optional.value().is_some() {
+            fields.extend(quote_spanned!(at=> optional: true,));
+        }
+        if let Some(operation) = arguments.operation.value() {
+            fields.extend(quote_spanned!(at=> operation: ::core::option::Option::Some(#operation),));
+        }
+        if let Some(fingerprint) = arguments.fingerprint.value() {
+            let value = self.fingerprint(fingerprint, at);
+            fields.extend(quote_spanned!(at=> fingerprint: #value,));
+        }
+        let choices = [
+            ("record", "Record", &arguments.record),
+            ("unknown", "Unknown", &arguments.unknown),
+            ("outage", "Outage", &arguments.outage),
+        ];
+        for (field, ty, slot) in choices {
+            if let Some(choice) = slot.value() {
+                let (field, ty) = (Ident::new(field, at), self.runtime(ty, at));
+                let variant = Ident::new(&capitalised(&choice.to_string()), at);
+                fields.extend(quote_spanned!(at=> #field: #ty::#variant,));
+            }
+        }
+        quote_spanned!(at=> #policy { #fields ..#policy::DEFAULT })
+    }
+
+    fn fingerprint(&self, fingerprint: &Fingerprint, at: Span) -> TokenStream {
+        let (body, members) = (self.runtime("BodyFingerprint", at), self.runtime("Members", at));
+        match fingerprint {
+            Fingerprint::Json => quote_spanned!(at=> #body::Json(#members::All)),
+            Fingerprint::Raw => quote_spanned!(at=> #body::Raw),
+            Fingerprint::None => quote_spanned!(at=> #body::None),
+            Fingerprint::Skip(pointers) => quote_spanned!(at=> #body::Json(#members::Skip(&[#(#pointers),*]))),
+            Fingerprint::Only(pointers) => quote_spanned!(at=> #body::Json(#members::Only(&[#(#pointers),*]))),
+        }
+    }
+}
+
+/// The wrapper's own names, which the author's code can't see.
+struct Locals {
+    head: Ident,
+    scope: Ident,
+    key: Ident,
+    future: Ident,
+    handler: Ident,
+}
+
+impl Locals {
+    fn new() -> Self {
+        let name = |name: &str| Ident::new(name, Span::mixed_site());
+        Self {
+            head: name("__idem_head"),
+            scope: name("__idem_scope"),
+            key: name("__idem_key"),
+            future: name("__idem_future"),
+            handler: name("__idem_handler"),
+        }
+    }
+}
+
+impl ParamSlot<'_> {
+    /// The parameter's type, with no lifetime left to infer: the handler runs in its own task.
+    fn ty(&self) -> TokenStream {
+        let Some(param) = self.param else { return quote!(()) };
+        let mut ty = (*param.original.ty).clone();
+        Outlive.visit_type_mut(&mut ty);
+        ty.into_token_stream()
+    }
+
+    fn name<'s>(&'s self, last: &'s Ident) -> &'s Ident {
+        self.param.map_or(last, |param| &param.name)
+    }
+
+    /// The variable that holds it once the last one is parted from what was captured with it.
+    fn value<'s>(&'s self, last: &'s Ident) -> &'s Ident {
+        if self.last { last } else { self.name(last) }
+    }
+}
+
+/// Lists each trailing parameter with `#[cfg]`s twice: as the last one, and as one before a later one.
+fn slots(params: &[Param]) -> Vec<ParamSlot<'_>> {
+    let mut slots = Vec::new();
+    // What decides whether a later parameter exists: nothing later, some configurations, or always.
+    let mut later: Option<Vec<TokenStream>> = Some(Vec::new());
+    for param in params.iter().rev() {
+        let own: TokenStream = param.cfgs.iter().map(|cfg| quote!(#[cfg(#cfg)])).collect();
+        match &later {
+            None => slots.push(ParamSlot { cfg: own, param: Some(param), last: false }),
+            Some(cfgs) if cfgs.is_empty() => slots.push(ParamSlot { cfg: own, param: Some(param), last: true }),
+            Some(cfgs) => {
+                let (before, last) = (quote!(#own #[cfg(any(#(#cfgs),*))]), quote!(#own #[cfg(not(any(#(#cfgs),*)))]));
+                slots.push(ParamSlot { cfg: last, param: Some(param), last: true });
+                slots.push(ParamSlot { cfg: before, param: Some(param), last: false });
+            }
+        }
+        if param.cfgs.is_empty() {
+            later = None;
+        } else if let Some(cfgs) = &mut later {
+            let own = &param.cfgs;
+            cfgs.push(quote!(all(#(#own),*)));
+        }
+    }
+    slots.reverse();
+    if let Some(cfgs) = later {
+        let cfg = if cfgs.is_empty() { TokenStream::new() } else { quote!(#[cfg(not(any(#(#cfgs),*)))]) };
+        slots.push(ParamSlot { cfg, param: None, last: true });
+    }
+    slots
+}
+
+/// Gives every lifetime that is left to infer, and every `impl Trait`, the lifetime of a task.
+struct Outlive;
+
+impl VisitMut for Outlive {
+    fn visit_type_reference_mut(&mut self, reference: &mut syn::TypeReference) {
+        if reference.lifetime.is_none() {
+            reference.lifetime = Some(Lifetime::new("'static", located(reference.and_token.span)));
+        }
+        visit_mut::visit_type_reference_mut(self, reference);
+    }
+
+    fn visit_lifetime_mut(&mut self, lifetime: &mut Lifetime) {
+        if lifetime.ident == "_" {
+            *lifetime = Lifetime::new("'static", located(lifetime.ident.span()));
+        }
+    }
+
+    fn visit_type_impl_trait_mut(&mut self, ty: &mut syn::TypeImplTrait) {
+        let span = located(ty.impl_token.span);
+        if !ty.bounds.iter().any(is_static) {
+            ty.bounds.push(TypeParamBound::Lifetime(Lifetime::new("'static", span)));
+        }
+        visit_mut::visit_type_impl_trait_mut(self, ty);
+    }
+
+    // Lifetimes in these are bound by them.
+    fn visit_type_fn_ptr_mut(&mut self, _: &mut syn::TypeFnPtr) {}
+    fn visit_parenthesized_generic_arguments_mut(&mut self, _: &mut syn::ParenthesizedGenericArguments) {}
+}
+
+fn is_static(bound: &TypeParamBound) -> bool {
+    matches!(bound, TypeParamBound::Lifetime(lifetime) if lifetime.ident == "static")
+}
+
+/// Asks `'static` of each type parameter, where its other bounds stand.
+fn outliving(generics: &Generics) -> Generics {
+    let mut generics = generics.clone();
+    let Generics { params, where_clause, .. } = &mut generics;
+    for parameter in params.iter_mut() {
+        let GenericParam::Type(parameter) = parameter else { continue };
+        let span = located(parameter.ident.span());
+        let bound: TypeParamBound = parse_quote_spanned!(span=> 'static);
+        let ident = &parameter.ident;
+        let elsewhere =
+            where_clause.iter_mut().flat_map(|clause| &mut clause.predicates).find_map(|predicate| match predicate {
+                WherePredicate::Type(predicate) if is_parameter(&predicate.bounded_ty, ident) => {
+                    Some(&mut predicate.bounds)
+                }
+                _ => None,
+            });
+        let bounds = match elsewhere {
+            Some(bounds) if parameter.bounds.is_empty() => bounds,
+            _ => {
+                parameter.colon_token.get_or_insert(syn::Token![:](span));
+                &mut parameter.bounds
+            }
+        };
+        if !bounds.iter().any(is_static) {
+            bounds.push(bound);
+        }
+    }
+    generics
+}
+
+fn is_parameter(ty: &Type, name: &Ident) -> bool {
+    matches!(ty, Type::Path(path) if path.qself.is_none() && path.path.is_ident(name))
+}
+
+/// `::<T, N>`; lifetimes are inferred.
+fn turbofish(generics: &Generics, span: Span) -> Option<TokenStream> {
+    let names: Vec<TokenStream> = generics
+        .params
+        .iter()
+        .filter_map(|parameter| match parameter {
+            GenericParam::Type(parameter) => Some(relocated(parameter.ident.to_token_stream())),
+            GenericParam::Const(parameter) => Some(relocated(parameter.ident.to_token_stream())),
+            _ => None,
+        })
+        .collect();
+    (!names.is_empty()).then(|| quote_spanned!(span=> ::<#(#names),*>))
+}
+
+/// `&(a.b)`; of a tuple each element by itself, as a tuple of places can't be built by reference.
+fn operand(expression: &Expr) -> TokenStream {
+    let (start, end) = edges(expression).unwrap_or_else(|| (Span::call_site(), Span::call_site()));
+    let inside = match expression {
+        Expr::Paren(inner) => return operand(&inner.expr),
+        Expr::Group(inner) => return operand(&inner.expr),
+        Expr::Tuple(tuple) if !tuple.elems.is_empty() => {
+            let elements = tuple.elems.iter().map(operand);
+            quote!(#(#elements,)*)
+        }
+        other => other.to_token_stream(),
+    };
+    let mut group = Group::new(proc_macro2::Delimiter::Parenthesis, inside);
+    group.set_span(located(end));
+    let mut tokens = quote_spanned!(located(start)=> &);
+    tokens.append(group);
+    tokens
+}
+
+/// Lints of the body go where the body goes; those of the item stay with the name that is public.
+fn moves_to_sibling(attribute: &Attribute) -> bool {
+    const OF_THE_ITEM: [&str; 6] =
+        ["dead_code", "unused", "missing_docs", "unreachable_pub", "private_interfaces", "private_bounds"];
+    let is_lint = ["allow", "warn", "deny", "forbid", "expect"].iter().any(|level| attribute.path().is_ident(level));
+    let Ok(list) = attribute.meta.require_list() else { return false };
+    is_lint
+        && !list.tokens.clone().into_iter().any(|lint| OF_THE_ITEM.iter().any(|of_item| lint.to_string() == *of_item))
+}
+
+/// The runtime crate's path, located at `span`.
+pub(crate) fn runtime_crate(arguments: &Arguments, span: Span) -> TokenStream {
+    match arguments.krate.value() {
+        Some(path) => relocated_to(path.to_token_stream(), span),
+        None => quote_spanned!(span=> ::idem_runtime),
+    }
+}
+
+/// A place of the author's for a token of ours.
+fn located(span: Span) -> Span {
+    Span::call_site().located_at(span)
+}
+
+fn relocated(tokens: TokenStream) -> TokenStream {
+    map_spans(tokens, &|span| span)
+}
+
+fn relocated_to(tokens: TokenStream, span: Span) -> TokenStream {
+    map_spans(tokens, &|own| own.located_at(span))
+}
+
+fn respanned(tokens: TokenStream, span: Span) -> TokenStream {
+    map_spans(tokens, &|_| span)
+}
+
+fn respanned_callee(tokens: &TokenStream, span: Span) -> TokenStream {
+    map_spans(tokens.clone(), &|own| own.located_at(span))
+}
+
+fn map_spans(tokens: TokenStream, map: &impl Fn(Span) -> Span) -> TokenStream {
+    tokens
+        .into_iter()
+        .map(|mut token| {
+            if let TokenTree::Group(group) = &token {
+                let mut mapped = Group::new(group.delimiter(), map_spans(group.stream(), map));
+                mapped.set_span(map(group.span()));
+                return TokenTree::Group(mapped);
+            }
+            token.set_span(map(token.span()));
+            token
+        })
+        .collect()
+}
+
+fn capitalised(word: &str) -> String {
+    let mut letters = word.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+/// The function as written, without what a handler can't be.
+pub(crate) fn callable(sig: &Signature) -> Signature {
+    let mut sig = sig.clone();
+    sig.constness = None;
+    sig.abi = None;
+    sig.variadic = None;
+    sig
+}
+
+/// Whether a parameter's type is `impl Trait`, so that the function is no value by itself.
+pub(crate) fn has_impl_trait(sig: &Signature) -> bool {
+    struct Find(bool);
+    impl syn::visit::Visit<'_> for Find {
+        fn visit_type_impl_trait(&mut self, _: &syn::TypeImplTrait) {
+            self.0 = true;
+        }
+    }
+    let mut find = Find(false);
+    for input in &sig.inputs {
+        if let FnArg::Typed(input) = input {
+            syn::visit::Visit::visit_type(&mut find, &input.ty);
+        }
+    }
+    find.0
+}
