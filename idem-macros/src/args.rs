@@ -540,12 +540,13 @@ fn krate(given: &Given<'_>) -> Result<Path> {
     })
 }
 
-/// Whether an expression is a literal, also in parentheses.
+/// Whether an expression is made of literals only.
 pub(crate) fn is_literal(expression: &Expr) -> bool {
     match expression {
         Expr::Lit(ExprLit {
             lit: Lit::Str(_) | Lit::ByteStr(_) | Lit::Int(_) | Lit::Char(_) | Lit::Bool(_), ..
         }) => true,
+        Expr::Tuple(tuple) => tuple.elems.iter().all(is_literal),
         Expr::Paren(inner) => is_literal(&inner.expr),
         Expr::Group(inner) => is_literal(&inner.expr),
         Expr::Reference(inner) => is_literal(&inner.expr),

@@ -17,6 +17,7 @@ use crate::{
     args::{Arguments, Fingerprint, Inner, Slot, is_literal, number},
     errors::edges,
     handler::{Handler, Param},
+    validate::names,
 };
 
 /// clippy's own limit, which the handler as written passes just as well.
@@ -135,7 +136,8 @@ impl<'a> Printer<'a> {
 
     /// The handler as its author wrote it.
     fn inner(&self) -> TokenStream {
-        let Handler { sig, body, vis, attrs, .. } = self.handler;
+        let Handler { sig, vis, attrs, .. } = self.handler;
+        let body = self.inner_body();
         let mut sig = sig.clone();
         sig.ident = self.name.clone();
         let lints = attrs.iter().filter(|attribute| moves_to_sibling(attribute));
@@ -150,6 +152,33 @@ impl<'a> Printer<'a> {
                 quote!(#(#lints)* #[doc = #doc] #vis #sig #body)
             }
         }
+    }
+
+    /// The body as written; what a `key` or `scope` reads is no unused variable in it.
+    fn inner_body(&self) -> Group {
+        let body = &self.handler.body;
+        let read = |binding: &Ident| {
+            let name = binding.unraw().to_string();
+            let expressions = [&self.arguments.key, &self.arguments.scope].into_iter().filter_map(Slot::value);
+            !name.starts_with('_') && { expressions }.any(|expression| names(expression, &name))
+        };
+        let mut uses = TokenStream::new();
+        for param in &self.handler.params {
+            let cfgs = &param.cfgs;
+            for binding in param.bindings.iter().filter(|binding| read(binding)) {
+                let span = located(binding.span());
+                uses.extend(quote_spanned!(span=> #(#[cfg(#cfgs)])* let _ = &#binding;));
+            }
+        }
+        let inner_attribute =
+            matches!(body.stream().into_iter().next(), Some(TokenTree::Punct(punct)) if punct.as_char() == '#');
+        if uses.is_empty() || inner_attribute {
+            return body.clone();
+        }
+        uses.extend(body.stream());
+        let mut block = Group::new(body.delimiter(), uses);
+        block.set_span(body.span());
+        block
     }
 
     /// One function of the two keeps the lint, so that it is reported once.

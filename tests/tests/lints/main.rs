@@ -39,10 +39,14 @@ impl HasIdempotency for App {
 async fn unused_below(State(app): State<App>, Json(body): Json<String>) {}
 
 #[expect(unused_variables)]
-#[idempotent(ttl = "24h", scope = body)]
+#[idempotent(ttl = "24h", scope = "public")]
 async fn unused_above(State(app): State<App>, Json(body): Json<String>) {}
 
-#[idempotent(ttl = "24h", scope = body)]
+/// What only the attribute reads is no unused variable.
+#[idempotent(ttl = "24h", scope = (_caller, body))]
+async fn read_by_the_attribute(State(_app): State<App>, Json((_caller, body)): Json<(String, String)>) {}
+
+#[idempotent(ttl = "24h")]
 async fn unused_parameter(State(_app): State<App>, #[expect(unused_variables)] Json(body): Json<String>) {}
 
 #[idempotent(ttl = "24h")]
@@ -99,6 +103,7 @@ fn the_attribute_is_silent() {
     let router = router
         .route("/below", post(unused_below))
         .route("/above", post(unused_above))
+        .route("/read", post(read_by_the_attribute))
         .route("/parameter", post(unused_parameter))
         .route("/mut", post(unused_mut))
         .route("/self", post(Api::names_self))

@@ -421,7 +421,7 @@ pub(crate) async fn mutable(
 }
 
 pub(crate) trait Ledger: Clone + Send + Sync + 'static {
-    fn book(&self) -> impl Future<Output = u64> + Send;
+    fn book(&self) -> impl std::future::Future<Output = u64> + Send;
 }
 
 impl Ledger for App {

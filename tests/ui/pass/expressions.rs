@@ -41,9 +41,7 @@ async fn fields(State(app): State<App>, Json(order): Json<Order>) {
 }
 
 #[idempotent(ttl = "24h", scope = (app.name, (order.id, order.amount)), key = (order.id))]
-async fn tuples(State(app): State<App>, Json(order): Json<Order>) {
-    let _ = app;
-}
+async fn tuples(State(app): State<App>, Json(order): Json<Order>) {}
 
 #[idempotent(ttl = "24h", scope = format!("{}-{}", app.name, order.id), key = format!("{order:?}"))]
 async fn formats(State(app): State<App>, Json(order): Json<Order>) {}
