@@ -421,7 +421,7 @@ pub(crate) async fn mutable(
 }
 
 pub(crate) trait Ledger: Clone + Send + Sync + 'static {
-    fn book(&self) -> impl Future<Output = u64> + Send;
+    fn book(&self) -> impl std::future::Future<Output = u64> + Send;
 }
 
 impl Ledger for App {
@@ -571,17 +571,17 @@ pub(crate) async fn dressed(State(app): State<App>) -> Reply<StatusCode> {
     Ok(StatusCode::OK)
 }
 
-/// What a caller of the annotated handler uses instead of it.
-#[idempotent(ttl = "24h", inner = direct_unguarded)]
-pub(crate) async fn direct(state: State<App>, body: Json<Basket>) -> Reply<Json<Receipt>> {
-    ran("direct");
+/// A caller of an annotated handler calls it as written.
+#[idempotent(ttl = "24h", inner = called_unguarded)]
+pub(crate) async fn called(state: State<App>, body: Json<Basket>) -> Reply<Json<Receipt>> {
+    ran("called");
     Ok(Json(Receipt { no: u64::from(state.rate * body.qty) }))
 }
 
 #[idempotent(ttl = "24h")]
 pub(crate) async fn calls_direct(state: State<App>, body: Json<Basket>) -> Reply<Json<Receipt>> {
     ran("calls_direct");
-    direct_unguarded(state, body).await
+    called_unguarded(state, body).await
 }
 
 #[idempotent(ttl = "24h")]

@@ -160,8 +160,6 @@ shapes! {
     made: app(), "/", "/", json, 200;
     made_whole: app(), "/", "/", json, 200;
     dressed: app(), "/", "/", empty, 200;
-    direct: app(), "/", "/", json, 200;
-    calls_direct: app(), "/", "/", json, 200;
     with_extension: app(), "/", "/", empty, 200;
     configured: app(), "/", "/", json, 200;
     configured_away: app(), "/", "/", empty, 200;
@@ -188,4 +186,12 @@ async fn layered() {
     let layer = Extension(Idempotency::new(MemoryStore::new()));
     let router = Router::new().route("/", post(h::layered)).layer(layer).with_state(3);
     once("layered", router, || json("/"), 200).await;
+}
+
+/// A handler that is called by another one, as written: the guard is the caller's.
+#[tokio::test]
+async fn called_by_another() {
+    let router = Router::new().route("/", post(h::calls_direct)).route("/called", post(h::called)).with_state(app());
+    once("calls_direct", router, || json("/"), 200).await;
+    assert_eq!(runs("called"), 1);
 }
