@@ -63,7 +63,7 @@ impl From<StoreError> for ConnectError {
 
 /// Connects the store that `url` names, creating what it needs.
 pub(crate) async fn connect(url: &str) -> Result<Arc<dyn DynStore>, ConnectError> {
-    let (scheme, rest) = url.split_once(':').unwrap_or_default();
+    let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
     match scheme {
         "memory" => Ok(Arc::new(MemoryStore::new())),
         #[cfg(feature = "redis")]
@@ -72,7 +72,8 @@ pub(crate) async fn connect(url: &str) -> Result<Arc<dyn DynStore>, ConnectError
         "redis+cluster" | "rediss+cluster" => Ok(Arc::new(crate::store::RedisStore::connect(url).await?)),
         #[cfg(feature = "sqlite")]
         "sqlite" => {
-            let path = rest.strip_prefix("//").unwrap_or(rest).to_owned();
+            let path = url.trim_start_matches("sqlite:");
+            let path = path.strip_prefix("//").unwrap_or(path).to_owned();
             let opened = tokio::task::spawn_blocking(move || crate::store::SqliteStore::open(path)).await;
             Ok(Arc::new(opened.map_err(StoreError::fault)??))
         }

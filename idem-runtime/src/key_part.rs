@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(bytes(&42_u8), text);
         assert_eq!(bytes(&42_i128), text);
         assert_eq!(bytes(&num::NonZeroU64::new(42)), text);
-        assert_eq!(bytes(&Some(&Box::new(Arc::new(Rc::new(42))))), text);
+        assert_eq!(bytes(&Some(&Box::new(Rc::new(Arc::new(42))))), text);
         assert_eq!(bytes(&Cow::Borrowed("42")), text);
         assert_eq!(bytes(&Arc::<str>::from("42")), text);
         assert_eq!(bytes(&-7), Some(b"-7".to_vec()));
@@ -178,6 +178,8 @@ mod tests {
             bytes(&("a", "bc")),
             bytes(&("ab", "c")),
             bytes(&("abc",)),
+            bytes(&("a\u{1}", "b")),
+            bytes(&("a", "\u{1}b")),
             bytes(&("abc", "")),
             bytes(&("", "abc")),
             bytes(&("abc", None::<&str>)),

@@ -4,7 +4,7 @@ use std::{
     io,
     net::{Ipv4Addr, SocketAddr},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst},
     },
     time::Duration,
@@ -31,6 +31,7 @@ pub struct Proxy {
 
 #[derive(Debug)]
 struct Faults {
+    server: Mutex<SocketAddr>,
     replies_to_drop: AtomicUsize,
     delay_ms: AtomicU64,
     /// Grows with every cut; a connection lives as long as the number it began with.
@@ -43,6 +44,7 @@ impl Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let faults = Arc::new(Faults {
+            server: Mutex::new(server),
             replies_to_drop: AtomicUsize::new(0),
             delay_ms: AtomicU64::new(0),
             cuts: watch::Sender::new(0),
@@ -50,7 +52,7 @@ impl Proxy {
         let shared = Arc::clone(&faults);
         let accepting = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(connect(client, server, Arc::clone(&shared)));
+                tokio::spawn(connect(client, Arc::clone(&shared)));
             }
         });
         Ok(Self { address, faults, accepting })
@@ -69,6 +71,11 @@ impl Proxy {
     /// How many replies are still to be dropped.
     pub fn replies_to_drop(&self) -> usize {
         self.faults.replies_to_drop.load(SeqCst)
+    }
+
+    /// New connections go to `server`; old ones stay, as in a failover by address.
+    pub fn redirect(&self, server: SocketAddr) {
+        *self.faults.server.lock().expect("a server") = server;
     }
 
     /// Cuts every connection; new ones are accepted.
@@ -90,8 +97,9 @@ impl Drop for Proxy {
 }
 
 /// One connection, until either side or a cut ends it.
-async fn connect(client: TcpStream, server: SocketAddr, faults: Arc<Faults>) {
+async fn connect(client: TcpStream, faults: Arc<Faults>) {
     let mut cuts = faults.cuts.subscribe();
+    let server = *faults.server.lock().expect("a server");
     let Ok(server) = TcpStream::connect(server).await else { return };
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let (from_client, to_client) = client.into_split();

@@ -153,7 +153,8 @@ impl Reader<'_, '_> {
         let members = self.open.get_mut(base..)?;
         let order = |a: &Member, b: &Member| {
             a.prefix.cmp(&b.prefix).then_with(|| {
-                let [a, b] = [a, b].map(|member| name_of(member, self.text, &self.names).iter().map(rank));
+                let [a, b] =
+                    [a, b].map(|member| name_of(member, self.text, &self.names).iter().map(|&byte| rank(byte)));
                 a.cmp(b)
             })
         };
@@ -321,9 +322,13 @@ impl Reader<'_, '_> {
 
     #[inline]
     fn space(&mut self) {
-        if self.peek() > b' ' {
-            return;
+        if self.peek() <= b' ' {
+            self.skip_space();
         }
+    }
+
+    #[cold]
+    fn skip_space(&mut self) {
         let start = self.at;
         while let b' ' | b'\n' | b'\r' | b'\t' = self.peek() {
             self.at += 1;
@@ -336,18 +341,19 @@ impl Reader<'_, '_> {
 
 impl<'a> Reader<'a, '_> {
     fn digits(&mut self) -> Option<&'a [u8]> {
-        let start = self.at;
-        while self.peek().is_ascii_digit() {
-            self.at += 1;
-        }
-        self.text.get(start..self.at).filter(|digits| !digits.is_empty())
+        let rest = self.text.get(self.at..)?;
+        let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        self.at += count;
+        rest.get(..count).filter(|digits| !digits.is_empty())
     }
 
     #[inline]
     fn skip(&mut self, byte: u8) -> bool {
-        let there = self.peek() == byte;
-        self.at += usize::from(there);
-        there
+        if self.peek() != byte {
+            return false;
+        }
+        self.at += 1;
+        true
     }
 
     /// The next byte; at the end a zero, which no document has outside of strings.
@@ -363,7 +369,7 @@ fn name_of<'b>(member: &Member, text: &'b [u8], names: &'b [u8]) -> &'b [u8] {
 
 /// Where a byte of a name sorts: UTF-16 puts what needs surrogates, whose UTF-8 begins with F0 to F4, below U+E000, whose
 /// UTF-8 begins with EE.
-fn rank(&byte: &u8) -> u8 {
+fn rank(byte: u8) -> u8 {
     match byte {
         0xEE | 0xEF => byte + 5,
         0xF0.. => byte - 2,
@@ -371,14 +377,13 @@ fn rank(&byte: &u8) -> u8 {
     }
 }
 
+/// The ranks of up to eight bytes, so that two names which differ in them sort as these numbers do.
 fn prefix(name: &[u8]) -> u64 {
     let mut eight = [0; 8];
     match name.first_chunk() {
         Some(first) => eight = *first,
         None => eight.iter_mut().zip(name).for_each(|(to, byte)| *to = *byte),
     }
-    if !eight.is_ascii() {
-        eight = eight.map(|byte| rank(&byte));
-    }
-    u64::from_be_bytes(eight)
+    let word = u64::from_be_bytes(eight);
+    if word & 0x8080_8080_8080_8080 == 0 { word } else { u64::from_be_bytes(eight.map(rank)) }
 }

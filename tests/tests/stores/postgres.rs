@@ -1,5 +1,7 @@
 //! The PostgreSQL store against real servers and a real pooler.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
+
 mod broken;
 mod contract;
 mod pooled;

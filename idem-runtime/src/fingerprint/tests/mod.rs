@@ -21,7 +21,7 @@ fn same(base: &Parts<'_>, a: impl AsRef<[u8]>, b: impl AsRef<[u8]>) -> bool {
 }
 
 fn hex(fingerprint: Fingerprint) -> String {
-    fingerprint.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+    fingerprint.as_bytes().map(|byte| format!("{byte:02x}")).concat()
 }
 
 #[test]

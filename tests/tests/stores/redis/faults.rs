@@ -132,6 +132,18 @@ async fn a_demoted_primary_decides_nothing() {
 }
 
 #[tokio::test]
+async fn a_failover_behind_one_address_is_followed() {
+    let (server, _) = start!();
+    let (heir, _) = start!();
+    let (proxy, store) = through(&server).await;
+    let () = server.run(redis::cmd("REPLICAOF").arg("127.0.0.1").arg(1)).await;
+    proxy.redirect(heir.address());
+    // The old connection still stands, and leads to a replica now.
+    assert!(fault(store.claim(&claim(1, 1)).await).contains("ReadOnly"));
+    owner(&store, &claim(1, 1)).await;
+}
+
+#[tokio::test]
 async fn a_primary_without_its_replicas_decides_nothing() {
     let (server, store) = start!();
     complete(&store, 1, 1).await;
