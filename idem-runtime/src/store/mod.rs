@@ -78,7 +78,7 @@ pub struct Completion {
 
 impl Completion {
     /// The completed record, where nothing stands in the way. `held` is what the store holds under the id, live or not.
-    fn slot(&self, held: Option<&Slot>, now: Micros) -> Slot {
+    pub fn slot(&self, held: Option<&Slot>, now: Micros) -> Slot {
         let mut slot = Slot {
             state: State::Completed,
             token: self.token,
