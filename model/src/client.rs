@@ -3,6 +3,8 @@
 //! Freer than the engine where that costs nothing: an answer may be heard at any time after it was given, a call may
 //! linger after its caller has given up, and a run may end at any time and in any way.
 
+use std::{array::from_fn, sync::LazyLock};
+
 use idem_runtime::protocol::{Fence, Reading};
 
 use crate::{
@@ -68,32 +70,38 @@ pub struct Client {
 }
 
 /// The moment `age` ticks ago by two clocks: one that slept or one that was set back, or neither.
-fn reading(age: u8, clock: u8) -> Reading {
-    let (now, then) = (TICK * 100, TICK * (100 - u32::from(age)));
+fn reading(age: u32, clock: u8) -> Reading {
+    let (now, then) = (TICK * 100, TICK * (100 - age));
     match clock {
         0 => Reading { monotonic: then, wall: then },
         1 => Reading { monotonic: now, wall: then },
-        _ => Reading { monotonic: then, wall: now + TICK * u32::from(age) },
+        _ => Reading { monotonic: then, wall: now + TICK * age },
     }
 }
 
-/// The protocol's fence, by each pair of clocks.
-fn fences(began: u8, proven: u8) -> impl Iterator<Item = (Fence, Reading)> {
-    (0..3).map(move |clock| {
+/// What the protocol's fence says of each pair of ages, asked once: whether the owner must stop, by the worst pair of
+/// clocks, and whether a renewal is due, by the best.
+static FENCE: LazyLock<[[(bool, bool); LEASE as usize + 1]; TTL as usize + 1]> =
+    LazyLock::new(|| from_fn(|began| from_fn(|proven| ask_fence(began as u32, proven as u32))));
+
+fn ask_fence(began: u32, proven: u32) -> (bool, bool) {
+    let fences = (0..3).map(|clock| {
         let mut fence = Fence::new(TICK * u32::from(LEASE), reading(began, clock), TICK * u32::from(TTL));
         fence.prove(reading(proven, clock));
         (fence, reading(0, clock))
-    })
+    });
+    let is_due = |(fence, now): (Fence, Reading)| fence.renewal_due(now).is_some_and(|due| due.is_zero());
+    (fences.clone().all(|(fence, now)| fence.is_lost(now)), fences.clone().any(is_due))
 }
 
-/// Whether an owner whose lease was proven so long ago must stop. By the worst pair of clocks.
+/// Whether an owner whose lease was proven so long ago must stop.
 fn is_lost(proven: u8) -> bool {
-    fences(proven, proven).all(|(fence, now)| fence.is_lost(now))
+    FENCE[0][usize::from(proven)].0
 }
 
 impl Client {
     /// One that has nothing to do yet.
-    pub fn new(hold: bool, other: bool) -> Self {
+    pub const fn new(hold: bool, other: bool) -> Self {
         Self { phase: Phase::Idle, asked: None, hold, other, granted: false, epoch: 0, attempt: 0, token: 0 }
     }
 
@@ -110,7 +118,7 @@ impl Client {
     /// Whether a renewal is due.
     pub(crate) fn renews(&self) -> bool {
         let Phase::Running { began, proven, lost: false } = self.phase else { return false };
-        self.asked.is_none() && fences(began, proven).any(|(fence, now)| fence.renewal_due(now).is_some_and(|due| due.is_zero()))
+        self.asked.is_none() && FENCE[usize::from(began)][usize::from(proven)].1
     }
 
     /// One tick of its clocks.
@@ -276,7 +284,7 @@ impl World {
 
     /// The fence: runs that can't prove their lease are stopped, and let go of their claims.
     pub(crate) fn stop_the_lost(&mut self, fault: Fault) {
-        if matches!(fault, Fault::FenceOff | Fault::Suspended) {
+        if fault == Fault::FenceOff {
             return;
         }
         for at in 0..self.clients.len() {

@@ -134,10 +134,10 @@ impl Store {
     }
 
     /// One tick of the store's clock.
-    pub(crate) fn tick(&mut self) {
+    pub(crate) fn tick(&mut self, fault: Fault) {
         self.silent = (self.silent + 1).min(LEASE + 1);
         if let Some(held) = &mut self.held {
-            held.lease = held.lease.saturating_sub(1);
+            held.lease = held.lease.saturating_sub(u8::from(fault != Fault::LeaseNeverLapses));
             held.expires = held.expires.saturating_sub(1);
         }
         self.forget_history();

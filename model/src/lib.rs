@@ -7,14 +7,25 @@
 //!
 //! What must hold in every state are the [`laws`]. [`Fault`] breaks one rule at a time, to see that a law notices.
 //!
+//! Apart from that, [`interleave`] runs the runtime's own memory store and waiters with every lock and atomic under a
+//! scheduler's control.
+//!
 //! [`Slot`]: idem_runtime::protocol::Slot
 //! [`Fence`]: idem_runtime::protocol::Fence
 
 pub mod client;
 pub mod held;
+pub mod interleave;
 pub mod laws;
 pub mod model;
+mod store;
+#[expect(dead_code, reason = "the runtime's own file")]
+#[path = "../../idem-runtime/src/engine/waiters.rs"]
+mod waiters;
 pub mod world;
+
+use idem_runtime::protocol;
+use shuttle::sync;
 
 pub use laws::Law;
 pub use model::Model;

@@ -13,7 +13,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Model {
     /// Who is there.
-    pub clients: Vec<Client>,
+    pub clients: [Client; 3],
     /// What may happen.
     pub scene: Scene,
     /// How a handler may end.
@@ -69,7 +69,7 @@ impl stateright::Model for Model {
     type Action = Step;
 
     fn init_states(&self) -> Vec<World> {
-        vec![World::new(self.clients.clone(), self.scene)]
+        vec![World::new(self.clients, self.scene)]
     }
 
     fn actions(&self, world: &World, steps: &mut Vec<Step>) {
@@ -115,7 +115,7 @@ impl stateright::Model for Model {
         match step {
             Step::Tick { behind } => {
                 left.lags -= u8::from(behind.is_some());
-                next.store.tick();
+                next.store.tick(fault);
                 for (at, client) in next.clients.iter_mut().enumerate() {
                     if Some(at) != behind {
                         client.tick();
@@ -125,7 +125,7 @@ impl stateright::Model for Model {
             }
             Step::Jump => {
                 left.jumps -= 1;
-                next.store.tick();
+                next.store.tick(fault);
             }
             Step::Start(at) => {
                 left.starts -= 1;
@@ -243,10 +243,14 @@ impl Model {
 /// Laws that a step breaks, as properties of the state after it.
 fn laws() -> Vec<Property<Model>> {
     vec![
-        Property::always("a completed record never changes", |_, world: &World| world.laws.keep(Law::CompletedNeverChanges)),
+        Property::always("a completed record never changes", |_, world: &World| {
+            world.laws.keep(Law::CompletedNeverChanges)
+        }),
         Property::always("strangers change nothing", |_, world: &World| world.laws.keep(Law::StrangersChangeNothing)),
         Property::always("epochs grow from owner to owner", |_, world: &World| world.laws.keep(Law::EpochsGrow)),
-        Property::always("nobody gets another request's answer", |_, world: &World| world.laws.keep(Law::NobodyElsesAnswer)),
+        Property::always("nobody gets another request's answer", |_, world: &World| {
+            world.laws.keep(Law::NobodyElsesAnswer)
+        }),
         Property::always("an owner that repeats its claim is recognised", |_, world: &World| {
             world.laws.keep(Law::NobodyLockedOut)
         }),
@@ -259,13 +263,42 @@ fn laws() -> Vec<Property<Model>> {
 
 /// What a model must come to, or it shows nothing.
 fn reached(model: &Model) -> Vec<Property<Model>> {
-    let _ = model;
-    vec![
+    let scene = model.scene;
+    let mut properties = vec![
         Property::sometimes("three clients are at it", |_, world: &World| {
             world.clients.iter().filter(|client| client.token != 0).count() >= 3
         }),
-        Property::sometimes("all crashes have happened", |model: &Model, world: &World| {
-            model.scene.crashes >= 2 && world.left.crashes == 0
+        Property::sometimes("an outcome is there to be replayed", |_, world: &World| {
+            world.store.probe() == Decision::Replay
         }),
-    ]
+        Property::sometimes("a lease has lapsed", |_, world: &World| is_running(world) && world.store.silent >= LEASE),
+    ];
+    if scene.crashes >= 2 {
+        properties.push(Property::sometimes("two clients have crashed", |_, world: &World| world.left.crashes == 0));
+    }
+    if scene.crashes >= 2 && model.clients.iter().all(|client| !client.hold) {
+        properties.push(Property::sometimes("two leases have lapsed and were taken over", |_, world: &World| {
+            world.store.live().is_some_and(|held| held.attempt >= 3)
+        }));
+    }
+    if scene.delays > 0 {
+        properties.push(Property::sometimes("an outcome came to a record that had vanished", |_, world: &World| {
+            world.store.live().is_some_and(|held| held.state == State::Completed && held.epoch < world.store.life)
+        }));
+    }
+    if model.clients.iter().any(|client| client.hold) {
+        properties.push(Property::sometimes("an outcome is unknown", |_, world: &World| {
+            world.store.probe() == Decision::Unknown
+        }));
+    }
+    if model.clients.iter().any(|client| client.other) {
+        properties.push(Property::sometimes("the other request has the key", |_, world: &World| {
+            world.store.live().is_some_and(|held| held.other)
+        }));
+    }
+    properties
+}
+
+fn is_running(world: &World) -> bool {
+    world.store.live().is_some_and(|held| held.state == State::InProgress)
 }

@@ -45,7 +45,10 @@ pub struct Call {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(missing_docs, reason = "the store's answers")]
 pub enum Reply {
-    Owner { epoch: u8, attempt: u8 },
+    Owner {
+        epoch: u8,
+        attempt: u8,
+    },
     Replay,
     InProgress,
     Unknown,
@@ -109,16 +112,16 @@ pub enum Fault {
     HoldForgotten,
     /// A purge deletes what it has seen expired without looking again.
     PurgedUnchecked,
-    /// A run goes on past its fence.
+    /// A run goes on past its fence: the engine forgot it, the handler doesn't yield, or its process was suspended.
     FenceOff,
+    /// A lease doesn't run out by itself.
+    LeaseNeverLapses,
     /// The lease is reckoned from when its grant was heard, instead of from when it was asked for.
     FenceFromReceipt,
     /// A grant heard past the fence starts its run all the same.
     StartsPastFence,
     /// A claim without an answer is taken for a grant.
     FaultTakenForGrant,
-    /// The process is suspended at its fence and goes on later: the assumption that no library can make true.
-    Suspended,
 }
 
 /// One state.
@@ -127,7 +130,7 @@ pub struct World {
     /// The store.
     pub store: Store,
     /// The clients.
-    pub clients: Vec<Client>,
+    pub clients: [Client; 3],
     /// The calls on their way, in no order.
     pub calls: Vec<Call>,
     /// What may still happen.
@@ -140,7 +143,7 @@ pub struct World {
 
 impl World {
     /// Nothing has happened yet.
-    pub(crate) fn new(clients: Vec<Client>, left: Scene) -> Self {
+    pub(crate) fn new(clients: [Client; 3], left: Scene) -> Self {
         Self { store: Store::new(), clients, calls: Vec::new(), left, laws: Laws::default(), tokens: 0 }
     }
 
@@ -159,19 +162,18 @@ impl World {
 impl Hash for World {
     /// The same for worlds that differ in names only: which client is which, and which token.
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        let mut clients = self.clients.clone();
+        let mut clients = self.clients;
         let mut calls = self.calls.clone();
         let mut store = self.store.clone();
         clients.sort_unstable_by_key(|client| (Client { token: 0, ..*client }, client.token));
         calls.sort_unstable();
-        let mut names: Vec<u8> = vec![0];
+        let mut names = [None; 16];
         let mut name = |token: &mut u8| {
-            let known = names.iter().position(|known| known == token);
-            if known.is_none() {
-                names.push(*token);
-            }
-            *token = u8::try_from(known.unwrap_or(names.len() - 1)).unwrap_or(u8::MAX);
+            let free = names.iter().position(|known| known.is_none_or(|known| known == *token)).unwrap_or(15);
+            names[free] = Some(*token);
+            *token = u8::try_from(free).unwrap_or(u8::MAX);
         };
+        name(&mut 0);
         clients.iter_mut().for_each(|client| name(&mut client.token));
         store.held.iter_mut().for_each(|held| name(&mut held.token));
         calls.iter_mut().for_each(|call| name(&mut call.token));

@@ -112,7 +112,8 @@ pub struct Record {
 }
 
 impl Record {
-    fn new(slot: &Slot, outcome: Option<Bytes>, now: Micros) -> Self {
+    /// What a slot looks like at `now`.
+    pub fn new(slot: &Slot, outcome: Option<Bytes>, now: Micros) -> Self {
         Self {
             state: slot.state,
             epoch: slot.epoch,
