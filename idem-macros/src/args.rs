@@ -98,6 +98,11 @@ impl<T> Slot<T> {
         self.0.as_ref().and_then(|(.., value)| value.as_ref())
     }
 
+    /// Notes that it was meant.
+    fn mention(&mut self, name: &Ident) {
+        self.0.get_or_insert_with(|| (name.clone(), TokenStream::new(), None));
+    }
+
     /// Forgets the value, not that it was given.
     pub(crate) fn discard(&mut self) {
         if let Some((.., value)) = &mut self.0 {
@@ -178,6 +183,10 @@ impl Arguments {
 
     fn parse_one(&mut self, input: ParseStream<'_>, errors: &mut Errors) {
         let Ok(name) = input.call(Ident::parse_any) else {
+            if input.peek(LitStr) {
+                // The retention, without its name: it isn't missing as well.
+                self.ttl.mention(&Ident::new("ttl", input.span()));
+            }
             errors.take(not_an_option(input));
             skip_to_comma(input);
             return;
@@ -195,6 +204,9 @@ impl Arguments {
         } else {
             Form::Flag
         };
+        if alias(&name) == Some("ttl") {
+            self.ttl.mention(&name);
+        }
         self.set(&name, &form, errors);
         if !input.is_empty() && input.parse::<Token![,]>().is_err() {
             errors.take(input.error(format!("expected `,` after `{name}`")));
@@ -212,6 +224,10 @@ fn value(name: &Ident, input: ParseStream<'_>) -> TokenStream {
             let _ = input.parse::<T>();
             value.into_token_stream()
         })
+    }
+    if let Ok(text) = input.fork().parse::<LitStr>() {
+        let _ = input.parse::<LitStr>();
+        return text.into_token_stream();
     }
     let value = if name == "state" { whole::<Type>(input) } else { whole::<Expr>(input) };
     value.unwrap_or_else(|| skip_to_comma_keeping(input))
@@ -240,8 +256,13 @@ fn not_an_option(input: ParseStream<'_>) -> Error {
     input.error(with_help("expected an option's name", help))
 }
 
-fn unknown(name: &Ident, errors: &mut Errors) {
-    let alias = match name.to_string().to_lowercase().as_str() {
+/// What an unknown name stands for elsewhere, or is close to.
+fn alias(name: &Ident) -> Option<&'static str> {
+    let name = name.to_string();
+    if NAMES.contains(&name.as_str()) {
+        return None;
+    }
+    Some(match name.to_lowercase().as_str() {
         "time_to_live" | "expires" | "expiry" | "expires_in" | "expire" | "retention" | "duration" | "timeout" => "ttl",
         "required" => "optional",
         "header_name" | "key_header" => "header",
@@ -252,12 +273,15 @@ fn unknown(name: &Ident, errors: &mut Errors) {
         "name" | "op" => "operation",
         "fail_open" | "fail_closed" | "on_error" => "outage",
         "lock" | "lock_timeout" | "lock_ttl" => "lease",
-        other => closest(other, NAMES.iter().copied()).unwrap_or_default(),
-    };
+        other => return closest(other, NAMES.iter().copied()),
+    })
+}
+
+fn unknown(name: &Ident, errors: &mut Errors) {
     let message = format!("`#[idempotent]` has no option `{name}`");
-    let help = match alias {
-        "" => format!("the options are {}", one_of(NAMES)),
-        meant => format!("did you mean `{meant}`? The options are {}", one_of(NAMES)),
+    let help = match alias(name) {
+        None => format!("the options are {}", one_of(NAMES)),
+        Some(meant) => format!("did you mean `{meant}`? The options are {}", one_of(NAMES)),
     };
     errors.at(name, with_help(message, help));
 }
@@ -333,11 +357,15 @@ impl Given<'_> {
 fn expression(given: &Given<'_>) -> Result<Expr> {
     let value = given.assigned()?;
     syn::parse2(value.clone()).map_err(|error| {
-        let message = with_help(
-            format!("`{}`: {error}", given.name),
-            format!("an expression of the handler's parameters, such as `{}`", given.example),
-        );
-        Error::new(error.span(), message)
+        let name = given.name;
+        let help = format!("an expression of the handler's parameters, such as `{}`", given.example);
+        let text = error.to_string();
+        match text.strip_prefix("unexpected end of input, ") {
+            Some(expected) => {
+                Error::new_spanned(value, with_help(format!("`{name}` ends too early: {expected}"), help))
+            }
+            None => Error::new(error.span(), with_help(format!("`{name}`: {text}"), help)),
+        }
     })
 }
 
@@ -512,12 +540,13 @@ fn krate(given: &Given<'_>) -> Result<Path> {
     })
 }
 
-/// Whether an expression is a literal, also in parentheses.
+/// Whether an expression is made of literals only.
 pub(crate) fn is_literal(expression: &Expr) -> bool {
     match expression {
         Expr::Lit(ExprLit {
             lit: Lit::Str(_) | Lit::ByteStr(_) | Lit::Int(_) | Lit::Char(_) | Lit::Bool(_), ..
         }) => true,
+        Expr::Tuple(tuple) => tuple.elems.iter().all(is_literal),
         Expr::Paren(inner) => is_literal(&inner.expr),
         Expr::Group(inner) => is_literal(&inner.expr),
         Expr::Reference(inner) => is_literal(&inner.expr),

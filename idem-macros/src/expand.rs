@@ -17,6 +17,7 @@ use crate::{
     args::{Arguments, Fingerprint, Inner, Slot, is_literal, number},
     errors::edges,
     handler::{Handler, Param},
+    validate::names,
 };
 
 /// clippy's own limit, which the handler as written passes just as well.
@@ -101,9 +102,9 @@ impl<'a> Printer<'a> {
         let ident = &handler.sig.ident;
         let located = located(ident.span());
         let (place, name, callee) = match arguments.inner.value() {
-            Some(Inner::Free(name)) => (Place::Named, name.clone(), relocated(name.to_token_stream())),
+            Some(Inner::Free(name)) => (Place::Named, name.clone(), name.to_token_stream()),
             Some(Inner::Associated(name)) => {
-                let callee = relocated(name.to_token_stream());
+                let callee = name.to_token_stream();
                 (Place::Named, name.clone(), quote_spanned!(located=> Self::#callee))
             }
             None if handler.mentions_self() => {
@@ -135,7 +136,8 @@ impl<'a> Printer<'a> {
 
     /// The handler as its author wrote it.
     fn inner(&self) -> TokenStream {
-        let Handler { sig, body, vis, attrs, .. } = self.handler;
+        let Handler { sig, vis, attrs, .. } = self.handler;
+        let body = self.inner_body();
         let mut sig = sig.clone();
         sig.ident = self.name.clone();
         let lints = attrs.iter().filter(|attribute| moves_to_sibling(attribute));
@@ -150,6 +152,33 @@ impl<'a> Printer<'a> {
                 quote!(#(#lints)* #[doc = #doc] #vis #sig #body)
             }
         }
+    }
+
+    /// The body as written; what a `key` or `scope` reads is no unused variable in it.
+    fn inner_body(&self) -> Group {
+        let body = &self.handler.body;
+        let read = |binding: &Ident| {
+            let name = binding.unraw().to_string();
+            let expressions = [&self.arguments.key, &self.arguments.scope].into_iter().filter_map(Slot::value);
+            !name.starts_with('_') && { expressions }.any(|expression| names(expression, &name))
+        };
+        let mut uses = TokenStream::new();
+        for param in &self.handler.params {
+            let cfgs = &param.cfgs;
+            for binding in param.bindings.iter().filter(|binding| read(binding)) {
+                let span = located(binding.span());
+                uses.extend(quote_spanned!(span=> #(#[cfg(#cfgs)])* let _ = &#binding;));
+            }
+        }
+        let inner_attribute =
+            matches!(body.stream().into_iter().next(), Some(TokenTree::Punct(punct)) if punct.as_char() == '#');
+        if uses.is_empty() || inner_attribute {
+            return body.clone();
+        }
+        uses.extend(body.stream());
+        let mut block = Group::new(body.delimiter(), uses);
+        block.set_span(body.span());
+        block
     }
 
     /// One function of the two keeps the lint, so that it is reported once.
@@ -274,11 +303,11 @@ impl<'a> Printer<'a> {
         let incoming = &self.incoming;
         let at_state = edges(state).map_or_else(Span::call_site, |(start, _)| located(start));
         let mut statements = TokenStream::new();
-        if !self.in_layer() {
+        if self.in_layer() {
+            statements.extend(quote_spanned!(at_state=> let mut #incoming = #incoming;));
+        } else {
             let supply = self.runtime("supply", at_state);
             statements.extend(quote_spanned!(at_state=> let mut #incoming = #supply::<#state, _>(#incoming);));
-        } else {
-            statements.extend(quote_spanned!(at_state=> let mut #incoming = #incoming;));
         }
         for slot in &self.slots {
             let (cfg, ty) = (&slot.cfg, slot.ty());
@@ -293,8 +322,8 @@ impl<'a> Printer<'a> {
             statements.extend(quote_spanned! {at=>
                 #cfg
                 let #name = match #value.await {
-                    ::core::result::Result::Ok(value) => value,
-                    ::core::result::Result::Err(refusal) => return refusal,
+                    ::core::result::Result::Ok(__idem_value) => __idem_value,
+                    ::core::result::Result::Err(__idem_refusal) => return __idem_refusal,
                 };
             });
         }
@@ -305,14 +334,16 @@ impl<'a> Printer<'a> {
     fn statements(&self) -> TokenStream {
         let span = located(self.handler.sig.ident.span());
         let (split, send) = (self.runtime("split", span), self.runtime("send", span));
-        let (captured, last, callee) = (&self.captured, &self.last, respanned_callee(&self.callee, span));
+        let (captured, last, callee) = (&self.captured, &self.last, relocated_to(self.callee.clone(), span));
         let (scope, key) = (self.expression(&self.arguments.scope), self.expression(&self.arguments.key));
         let values = self.slots.iter().filter(|slot| slot.param.is_some()).map(|slot| {
             let (cfg, name) = (&slot.cfg, slot.value(last));
             quote_spanned!(span=> #cfg #name)
         });
         let locals = Locals::new();
-        let Locals { head, scope: scope_name, key: key_name, future, handler } = &locals;
+        let Locals { head, scope: scope_name, key: key_name, future, .. } = &locals;
+        // Located at the name: it is what the error underlines where the future isn't `Send`.
+        let handler = Ident::new("__idem_handler", Span::mixed_site().located_at(span));
         quote_spanned! {span=>
             let (#head, #last) = #split(#captured);
             let #scope_name = #scope;
@@ -422,7 +453,6 @@ struct Locals {
     scope: Ident,
     key: Ident,
     future: Ident,
-    handler: Ident,
 }
 
 impl Locals {
@@ -433,7 +463,6 @@ impl Locals {
             scope: name("__idem_scope"),
             key: name("__idem_key"),
             future: name("__idem_future"),
-            handler: name("__idem_handler"),
         }
     }
 }
@@ -562,9 +591,9 @@ fn turbofish(generics: &Generics, span: Span) -> Option<TokenStream> {
         .params
         .iter()
         .filter_map(|parameter| match parameter {
-            GenericParam::Type(parameter) => Some(relocated(parameter.ident.to_token_stream())),
-            GenericParam::Const(parameter) => Some(relocated(parameter.ident.to_token_stream())),
-            _ => None,
+            GenericParam::Type(parameter) => Some(parameter.ident.to_token_stream()),
+            GenericParam::Const(parameter) => Some(parameter.ident.to_token_stream()),
+            GenericParam::Lifetime(_) => None,
         })
         .collect();
     (!names.is_empty()).then(|| quote_spanned!(span=> ::<#(#names),*>))
@@ -594,25 +623,20 @@ fn moves_to_sibling(attribute: &Attribute) -> bool {
     const OF_THE_ITEM: [&str; 6] =
         ["dead_code", "unused", "missing_docs", "unreachable_pub", "private_interfaces", "private_bounds"];
     let is_lint = ["allow", "warn", "deny", "forbid", "expect"].iter().any(|level| attribute.path().is_ident(level));
-    let of_the_item = attribute.to_token_stream().to_string();
-    is_lint && !OF_THE_ITEM.iter().any(|lint| of_the_item.contains(lint))
+    let Ok(list) = attribute.meta.require_list() else { return false };
+    is_lint
+        && !list.tokens.clone().into_iter().any(|lint| OF_THE_ITEM.iter().any(|of_item| lint.to_string() == *of_item))
 }
 
 /// The runtime crate's path, located at `span`.
 pub(crate) fn runtime_crate(arguments: &Arguments, span: Span) -> TokenStream {
-    match arguments.krate.value() {
-        Some(path) => relocated_to(path.to_token_stream(), span),
-        None => quote_spanned!(span=> ::idem_runtime),
-    }
+    let path = arguments.krate.value().map(|path| relocated_to(path.to_token_stream(), span));
+    path.unwrap_or_else(|| quote_spanned!(span=> ::idem_runtime))
 }
 
 /// A place of the author's for a token of ours.
 fn located(span: Span) -> Span {
     Span::call_site().located_at(span)
-}
-
-fn relocated(tokens: TokenStream) -> TokenStream {
-    map_spans(tokens, &|span| span)
 }
 
 fn relocated_to(tokens: TokenStream, span: Span) -> TokenStream {
@@ -621,10 +645,6 @@ fn relocated_to(tokens: TokenStream, span: Span) -> TokenStream {
 
 fn respanned(tokens: TokenStream, span: Span) -> TokenStream {
     map_spans(tokens, &|_| span)
-}
-
-fn respanned_callee(tokens: &TokenStream, span: Span) -> TokenStream {
-    map_spans(tokens.clone(), &|own| own.located_at(span))
 }
 
 fn map_spans(tokens: TokenStream, map: &impl Fn(Span) -> Span) -> TokenStream {

@@ -8,6 +8,8 @@ mod fallback;
 mod handler;
 mod senders;
 mod suggest;
+#[cfg(test)]
+mod tests;
 mod validate;
 
 use proc_macro::TokenStream;
@@ -19,10 +21,11 @@ use crate::{
     handler::Handler,
 };
 
-/// Makes an axum handler safe to retry.
+#[doc = include_str!("docs/attribute.md")]
+#[doc = include_str!("docs/errors.md")]
 #[proc_macro_attribute]
 pub fn idempotent(arguments: TokenStream, item: TokenStream) -> TokenStream {
-    let expansion = guard(arguments.into(), item.into());
+    let expansion = guard(&arguments.into(), &item.into());
     if std::env::var_os("IDEM_MACROS_DEBUG").is_some_and(|value| value != "0") {
         eprintln!("{expansion}");
     }
@@ -30,7 +33,7 @@ pub fn idempotent(arguments: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 /// Parses, validates and expands, or falls back to the handler and its errors.
-fn guard(written: proc_macro2::TokenStream, item: proc_macro2::TokenStream) -> proc_macro2::TokenStream {
+fn guard(written: &proc_macro2::TokenStream, item: &proc_macro2::TokenStream) -> proc_macro2::TokenStream {
     let (arguments, argument_errors) = gather(|errors| {
         let arguments = Arguments::parse(written.clone(), errors);
         validate::arguments(&arguments, errors);
@@ -48,7 +51,7 @@ fn guard(written: proc_macro2::TokenStream, item: proc_macro2::TokenStream) -> p
     if arguments.pass == Pass::First && handler.has_other_macros() {
         let duplicates = compile_errors(gather(|errors| validate::once(&handler, errors)).1);
         let pass = if sound { Pass::Second } else { Pass::Reported };
-        let reordered = fallback::after_the_others(&arguments, &written, &handler, pass);
+        let reordered = fallback::after_the_others(&arguments, written, &handler, pass);
         return quote!(#reordered #argument_errors #duplicates);
     }
     let ((), errors) = gather(|errors| {

@@ -43,7 +43,10 @@ fn ttl_outlives_retries(arguments: &Arguments, errors: &mut Errors) {
     };
     let enough = duration::format_up(window.ms + window.ms.div_ceil(4));
     let message = with_help(
-        format!("`ttl` is too short: {retries}, but the answer is forgotten after {}", duration::format(*ttl)),
+        format!(
+            "`ttl` must be 1.2 times the retries or more: {retries}, and the answer is forgotten after {}",
+            duration::format(*ttl)
+        ),
         format!("`ttl = \"{enough}\"` leaves a quarter to spare"),
     );
     errors.at(arguments.ttl.tokens(), message);
@@ -261,41 +264,40 @@ fn names_a_parameter(name: &Ident, expression: &Expr, handler: &Handler, errors:
     if opaque || (name == "scope" && is_literal(expression)) {
         return;
     }
-    let mut named = false;
-    let mut stranger = None;
-    walk(expression.to_token_stream(), &mut |token, _| match token {
-        TokenTree::Ident(ident) => {
-            let text = ident.unraw().to_string();
-            if bindings.contains(&text) {
-                named = true;
-            } else {
-                stranger.get_or_insert(text);
-            }
-        }
-        // Captured in a format string.
-        TokenTree::Literal(literal) => {
-            let text = literal.to_string();
-            named |= bindings.iter().any(|binding| text.contains(&format!("{{{binding}")));
-        }
-        _ => {}
-    });
-    if named {
+    if bindings.iter().any(|binding| names(expression, binding)) {
         return;
     }
+    let mut stranger = None;
+    walk(expression.to_token_stream(), &mut |token, _| {
+        if let TokenTree::Ident(ident) = token {
+            stranger.get_or_insert(ident.unraw().to_string());
+        }
+    });
     let handler_name = &handler.sig.ident;
     let suggestion = stranger.and_then(|word| closest(&word, bindings.iter().map(String::as_str)));
-    let help = match (suggestion, bindings.is_empty()) {
+    let mut problem = format!("`{name}` reads none of the parameters of `{handler_name}`");
+    let mut help = match (suggestion, bindings.is_empty()) {
         (Some(meant), _) => format!("did you mean `{meant}`?"),
         (None, true) => format!("bind what it should read in the parameters of `{handler_name}`"),
         (None, false) => format!("`{handler_name}` binds {}", one_of_and(&bindings)),
     };
-    let mut problem = format!("`{name}` reads none of the parameters of `{handler_name}`");
     if name == "key" {
         problem.push_str(", so every request would have the same key");
-    } else {
-        problem.push_str("; if all callers share their answers, say so with a text: `scope = \"public\"`");
+    } else if suggestion.is_none() {
+        help.push_str("; if all callers share their answers, write a text: `scope = \"public\"`");
     }
     errors.at(expression, with_help(problem, help));
+}
+
+/// Whether an expression reads a binding, also by capturing it in a format string.
+pub(crate) fn names(expression: &Expr, binding: &str) -> bool {
+    let mut named = false;
+    walk(expression.to_token_stream(), &mut |token, _| match token {
+        TokenTree::Ident(ident) => named |= ident.unraw() == binding,
+        TokenTree::Literal(literal) => named |= literal.to_string().contains(&format!("{{{binding}")),
+        _ => {}
+    });
+    named
 }
 
 fn one_of_and(words: &[String]) -> String {

@@ -66,6 +66,19 @@ pub(crate) async fn connect(url: &str) -> Result<Arc<dyn DynStore>, ConnectError
     let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
     match scheme {
         "memory" => Ok(Arc::new(MemoryStore::new())),
+        #[cfg(feature = "redis")]
+        "redis" | "rediss" => Ok(Arc::new(crate::store::RedisStore::connect(url).await?)),
+        #[cfg(feature = "redis-cluster")]
+        "redis+cluster" | "rediss+cluster" => Ok(Arc::new(crate::store::RedisStore::connect(url).await?)),
+        #[cfg(feature = "sqlite")]
+        "sqlite" => {
+            let path = url.trim_start_matches("sqlite:");
+            let path = path.strip_prefix("//").unwrap_or(path).to_owned();
+            let opened = tokio::task::spawn_blocking(move || crate::store::SqliteStore::open(path)).await;
+            Ok(Arc::new(opened.map_err(StoreError::fault)??))
+        }
+        #[cfg(feature = "postgres")]
+        "postgres" | "postgresql" => Ok(Arc::new(crate::store::PostgresStore::connect(url).await?)),
         _ => Err(off_or_unknown(scheme)),
     }
 }
@@ -75,7 +88,7 @@ fn off_or_unknown(scheme: &str) -> ConnectError {
         "sqlite" => "sqlite",
         "postgres" | "postgresql" => "postgres",
         "redis" | "rediss" => "redis",
-        "redis+cluster" => "redis-cluster",
+        "redis+cluster" | "rediss+cluster" => "redis-cluster",
         _ => return ConnectError::UnknownScheme(scheme.into()),
     };
     ConnectError::FeatureOff { scheme: scheme.into(), feature }

@@ -167,6 +167,17 @@ impl Wakeups {
     pub fn wake_all(&self) {
         self.0.wake_all();
     }
+
+    /// Ends once `id` is woken after this call, for tests of a store that listens.
+    #[cfg(any(feature = "conformance", feature = "testing"))]
+    pub fn woken(&self, id: &RecordId) -> impl Future<Output = ()> + Send + use<> {
+        let waiting = self.0.join(*id).map(|place| (place.next(), place));
+        async move {
+            if let Some((woken, _place)) = waiting {
+                woken.await;
+            }
+        }
+    }
 }
 
 /// A place that keeps records.

@@ -122,13 +122,14 @@ pub(crate) async fn a13(Path((shop, order)): Path<(u32, u64)>, State(app): State
 
 #[derive(Deserialize)]
 pub(crate) struct At {
+    #[allow(dead_code)]
     shop: u32,
     order: u64,
 }
 
 #[idempotent(ttl = "24h")]
 pub(crate) async fn a14(
-    Path(At { order, shop: _ }): Path<At>,
+    Path(At { order, .. }): Path<At>,
     Shopper(me): Shopper,
     Checked(b): Checked<Basket>,
 ) -> Reply<Json<Receipt>> {
@@ -420,7 +421,7 @@ pub(crate) async fn mutable(
 }
 
 pub(crate) trait Ledger: Clone + Send + Sync + 'static {
-    fn book(&self) -> impl Future<Output = u64> + Send;
+    fn book(&self) -> impl std::future::Future<Output = u64> + Send;
 }
 
 impl Ledger for App {
@@ -450,12 +451,6 @@ where
 pub(crate) async fn const_generic<const MAX: usize>(body: Bytes) -> StatusCode {
     ran("const_generic");
     if body.len() > MAX { StatusCode::PAYLOAD_TOO_LARGE } else { StatusCode::OK }
-}
-
-#[idempotent(ttl = "24h")]
-pub(crate) async fn argument_impl(State(l): State<impl Ledger>, Json(b): Json<Basket>) -> Json<Receipt> {
-    ran("argument_impl");
-    Json(Receipt { no: l.book().await + u64::from(b.qty) })
 }
 
 #[derive(Clone)]
@@ -576,17 +571,17 @@ pub(crate) async fn dressed(State(app): State<App>) -> Reply<StatusCode> {
     Ok(StatusCode::OK)
 }
 
-/// What a caller of the annotated handler uses instead of it.
-#[idempotent(ttl = "24h", inner = direct_unguarded)]
-pub(crate) async fn direct(state: State<App>, body: Json<Basket>) -> Reply<Json<Receipt>> {
-    ran("direct");
+/// A caller of an annotated handler calls it as written.
+#[idempotent(ttl = "24h", inner = called_unguarded)]
+pub(crate) async fn called(state: State<App>, body: Json<Basket>) -> Reply<Json<Receipt>> {
+    ran("called");
     Ok(Json(Receipt { no: u64::from(state.rate * body.qty) }))
 }
 
 #[idempotent(ttl = "24h")]
 pub(crate) async fn calls_direct(state: State<App>, body: Json<Basket>) -> Reply<Json<Receipt>> {
     ran("calls_direct");
-    direct_unguarded(state, body).await
+    called_unguarded(state, body).await
 }
 
 #[idempotent(ttl = "24h")]

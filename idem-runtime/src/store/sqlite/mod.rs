@@ -3,6 +3,8 @@
 mod clock;
 mod connect;
 mod table;
+#[cfg(test)]
+mod tests;
 mod trouble;
 mod verbs;
 mod writer;
@@ -161,6 +163,8 @@ impl Store for SqliteStore {
         let look: Read = Box::new(move |table| match verbs::look(table, &wanted) {
             Ok(Some(claimed)) => drop(reply.send(Ok(claimed))),
             Ok(None) => drop(writes.send(job)),
+            // Another process recovers the file: the writer waits for that until the claim is due.
+            Err(trouble) if trouble.is_busy() => drop(writes.send(job)),
             Err(trouble) => drop(reply.send(Err(StoreError::from(trouble)))),
         });
         self.reads.send(look).map_err(|_| Trouble::Stopped)?;

@@ -1,5 +1,0 @@
-//! Records in Redis.
-
-/// Keeps records in Redis.
-#[derive(Debug)]
-pub struct RedisStore;

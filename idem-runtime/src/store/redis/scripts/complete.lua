@@ -1,0 +1,13 @@
+-- ARGV: 1 token  2 epoch and attempt, packed, 3 fingerprint: for a record that vanished  4 ttl ms  5 outcome  6 channel
+local old, why = read()
+if old == false then return {'corrupt', why} end
+local hold, names, print = '0', ARGV[2], ARGV[3]
+if old and old.live then
+  if old.token ~= ARGV[1] or old.state == 'U' then return {'lost'} end
+  if old.state == 'C' then return {'done'} end
+  hold, names, print = old.hold, old.names, old.print
+end
+if not write(old, 'C', hold, '0', ARGV[1], names, 0, now + tonumber(ARGV[4]), print, ARGV[5]) then
+  return {'corrupt', 'damaged'}
+end
+return settled(old, ARGV[6])

@@ -1,0 +1,7 @@
+-- ARGV: 1 token  2 ttl ms  3 channel
+local old, why = read()
+if old == false then return {'corrupt', why} end
+if not (old and old.live) or old.state == 'C' or old.token ~= ARGV[1] then return {'lost'} end
+if old.state == 'U' then return {'done'} end
+write(old, 'U', old.hold, '0', old.token, old.names, 0, now + tonumber(ARGV[2]), old.print, '')
+return settled(old, ARGV[3])
