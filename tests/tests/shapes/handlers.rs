@@ -564,11 +564,12 @@ make! {
 }
 
 #[cfg_attr(debug_assertions, axum::debug_handler)]
-#[allow(clippy::unused_async)]
+#[allow(clippy::too_many_arguments)]
 #[deprecated]
 #[idempotent(ttl = "24h")]
 pub(crate) async fn dressed(State(app): State<App>) -> Reply<StatusCode> {
     ran("dressed");
+    std::future::ready(()).await;
     drop(app);
     Ok(StatusCode::OK)
 }

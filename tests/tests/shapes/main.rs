@@ -2,12 +2,7 @@
 
 #![deny(warnings, clippy::pedantic, clippy::nursery)]
 // What the shapes themselves do, annotated or not.
-#![allow(
-    deprecated,
-    unused_qualifications,
-    clippy::many_single_char_names,
-    clippy::redundant_pub_crate
-)]
+#![allow(deprecated, unused_qualifications, clippy::many_single_char_names, clippy::redundant_pub_crate)]
 // A test fails by panicking.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
