@@ -70,6 +70,15 @@ pub(crate) async fn connect(url: &str) -> Result<Arc<dyn DynStore>, ConnectError
         "redis" | "rediss" => Ok(Arc::new(crate::store::RedisStore::connect(url).await?)),
         #[cfg(feature = "redis-cluster")]
         "redis+cluster" | "rediss+cluster" => Ok(Arc::new(crate::store::RedisStore::connect(url).await?)),
+        #[cfg(feature = "sqlite")]
+        "sqlite" => {
+            let path = url.trim_start_matches("sqlite:");
+            let path = path.strip_prefix("//").unwrap_or(path).to_owned();
+            let opened = tokio::task::spawn_blocking(move || crate::store::SqliteStore::open(path)).await;
+            Ok(Arc::new(opened.map_err(StoreError::fault)??))
+        }
+        #[cfg(feature = "postgres")]
+        "postgres" | "postgresql" => Ok(Arc::new(crate::store::PostgresStore::connect(url).await?)),
         _ => Err(off_or_unknown(scheme)),
     }
 }

@@ -74,6 +74,9 @@ impl Idempotency {
     /// What `type` begins with unless the builder says otherwise.
     pub(crate) const PROBLEM_BASE: &str = "urn:problem:idempotency:";
 
+    /// The `scope` of [`forget`](Self::forget) for a handler that has none.
+    pub const NO_SCOPE: Option<&str> = None;
+
     /// Guards with `store` and the default configuration.
     pub fn new(store: impl Store) -> Self {
         Self::builder(store).build()
@@ -141,7 +144,7 @@ impl Idempotency {
     /// whether there was a record.
     ///
     /// `operation` is the `operation` option's, or method and route template as in `"POST /payments"`; `scope` is what
-    /// the `scope` expression gives, `()` where there is none; `key` is without its quotes.
+    /// the `scope` expression gives, [`NO_SCOPE`](Self::NO_SCOPE) where there is none; `key` is without its quotes.
     ///
     /// A process with a local cache may go on replaying the record for up to a minute.
     pub async fn forget(

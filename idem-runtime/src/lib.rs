@@ -1,6 +1,38 @@
-//! Makes an axum handler safe to retry.
+//! Makes an axum handler safe to retry: a client that sends the same request twice is charged once and gets the same
+//! answer twice.
+//!
+//! Write `#[idempotent(ttl = "24h")]` on the handler, put an [`Idempotency`] where the router's state is, and choose a
+//! [store](store). The attribute's options, with an example and the errors of each, are in the docs of
+#![cfg_attr(feature = "macros", doc = "[`macro@idempotent`].")]
+#![cfg_attr(not(feature = "macros"), doc = "the attribute (feature `macros`).")]
+//!
+//! # Reading order
+//!
+//! 1. [`Idempotency`]: the handle, its builder, `connect`, `drain`, `forget`.
+//! 2. [`store`]: which store, and how to write one.
+//! 3. [`http`]: what a handler may use ([`Attempt`], [`Settle`]) and the problems that callers get.
+//! 4. [`protocol`] and [`fingerprint`]: the rules, for authors of stores and the curious.
+//!
+//! # Features
+//!
+//! | feature | |
+//! |---|---|
+//! | `macros` (default) | the attribute |
+//! | `sqlite`, `postgres`, `redis`, `redis-cluster` | durable stores |
+//! | `metrics` | counters and histograms through the `metrics` facade |
+//! | `uuid` | `uuid::Uuid` as a key or scope |
+//! | `conformance` | the suite that every store passes |
+//! | `testing` | a store that fails on demand |
+//!
+//! # Guarantees
+//!
+//! While its record is in the store, a key has one owner at a time; a recorded outcome never changes; nobody gets another
+//! caller's answer. The README's "What it promises" says under which assumptions, and what no library can promise.
 
 extern crate self as idem_runtime;
+
+// Code that says `crate::sync` is built a second time by the model, on primitives whose interleavings it decides.
+use std::sync;
 
 pub mod fingerprint;
 pub mod http;
@@ -24,3 +56,8 @@ pub use http::{Attempt, HasIdempotency, NeedsIdempotency, Settle};
 pub use idem_macros::idempotent;
 pub use idempotency::{Builder, Idempotency};
 pub use key_part::KeyPart;
+
+/// The README's example compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -2,7 +2,6 @@
 
 /// How one handler is guarded. The attribute writes it as a literal; times are milliseconds.
 #[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
 pub struct Policy {
     #[doc(hidden)]
     pub handler: &'static str,

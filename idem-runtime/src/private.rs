@@ -6,7 +6,10 @@ use axum::response::{IntoResponse, Response};
 
 use crate::{KeyPart, http::guard};
 pub use crate::{
-    http::{Expression, Head, InLayer, InState, NeedsIdempotency, Optional, OtherHeader, Required},
+    http::{
+        Expression, Head, InLayer, InState, Incoming, NeedsIdempotency, Optional, OtherHeader, Required, Skipped,
+        last_of, part_of, supply,
+    },
     policy::{BodyFingerprint, Members, Outage, Policy, Record, Unknown},
 };
 

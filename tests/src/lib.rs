@@ -8,6 +8,8 @@
     reason = "a helper that fails fails its test"
 )]
 
+#[cfg(feature = "postgres")]
+pub mod postgres;
 pub mod process;
 pub mod proxy;
 #[cfg(feature = "redis")]

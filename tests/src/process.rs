@@ -83,9 +83,14 @@ pub fn find(program: &str, folders: &[&str]) -> Option<PathBuf> {
         .map(|folder| folder.join(program))
         .find(|file| file.is_file());
     if found.is_none() {
-        assert!(env::var_os("IDEM_REQUIRE_SERVERS").is_none(), "{program} is not installed");
-        // Past the test runner's capture: a skipped test must be seen.
-        let _ = writeln!(io::stderr(), "SKIPPED: {program} is not installed; scripts/test installs it");
+        skip(&format!("{program} is not installed; scripts/test installs it"));
     }
     found
+}
+
+/// Says on the terminal that a test is skipped, and why; where everything is required, fails it.
+pub fn skip(why: &str) {
+    assert!(env::var_os("IDEM_REQUIRE_SERVERS").is_none(), "{why}");
+    // Past the test runner's capture: a skipped test must be seen.
+    let _ = writeln!(io::stderr(), "SKIPPED: {why}");
 }

@@ -1,6 +1,6 @@
 //! Where canonical bytes go.
 
-use sha2::{Digest as _, Sha256};
+use sha2::{Digest, Sha256};
 
 /// Takes canonical bytes, in pieces of any size.
 pub(super) trait Sink {
@@ -24,42 +24,8 @@ impl Sink for Vec<u8> {
     }
 }
 
-/// SHA-256 that collects small pieces: a call of the hasher costs more than the copy.
-pub(super) struct Digest {
-    hasher: Sha256,
-    pending: [u8; Self::CHUNK],
-    filled: usize,
-}
-
-impl Digest {
-    const CHUNK: usize = 512;
-
-    pub(super) fn new() -> Self {
-        Self { hasher: Sha256::new(), pending: [0; Self::CHUNK], filled: 0 }
-    }
-
-    fn flush(&mut self) {
-        self.hasher.update(self.pending.get(..self.filled).unwrap_or_default());
-        self.filled = 0;
-    }
-
-    pub(super) fn finish(mut self) -> [u8; 32] {
-        self.flush();
-        self.hasher.finalize().into()
-    }
-}
-
-impl Sink for Digest {
+impl Sink for Sha256 {
     fn put(&mut self, bytes: &[u8]) {
-        if self.filled + bytes.len() > Self::CHUNK {
-            self.flush();
-        }
-        match self.pending.get_mut(self.filled..self.filled + bytes.len()) {
-            Some(room) => {
-                room.copy_from_slice(bytes);
-                self.filled += bytes.len();
-            }
-            None => self.hasher.update(bytes),
-        }
+        self.update(bytes);
     }
 }

@@ -1,137 +1,96 @@
-//! JSON by its meaning: one pass over the text leaves a list of pieces that are canonical as they stand, and the order
-//! in which to write them. Nothing here grows with more than a small multiple of the text.
+//! JSON by its meaning, in one pass: what is canonical in the text is taken over as it stands, the rest is rewritten, and
+//! an object whose members are out of order is put in order when it closes.
 
-use std::{cmp::Ordering, ops::Range};
+use std::{cmp::Ordering, mem, ops::Range};
 
 use super::{digest::Sink, number::Number, select::Selection, text};
 
 /// How deep values may nest.
 const DEPTH: usize = 128;
 
-/// A document, ready to be written in canonical form.
+/// A document in canonical form.
 pub(super) struct Document<'a> {
-    text: &'a [u8],
-    /// What is not canonical in the text, rewritten; and names whose order can't be seen in the text.
-    scratch: Vec<u8>,
-    pieces: Vec<Piece>,
-    members: Vec<Member>,
-    /// The pieces that each pointer of a keeping selection found.
-    found: Option<Vec<Range<u32>>>,
-}
-
-#[derive(Clone, Copy)]
-enum Piece {
-    Text {
-        start: u32,
-        end: u32,
-    },
-    Scratch {
-        start: u32,
-        end: u32,
-    },
-    /// An object, by its members in canonical order; their pieces follow this one.
-    Object {
-        first: u32,
-        last: u32,
-    },
-}
-
-struct Member {
-    /// Where the name is, without quotes and escapes.
-    name: Range<u32>,
-    in_scratch: bool,
-    /// Name, colon and value; empty when it doesn't count.
-    pieces: Range<u32>,
+    out: Vec<u8>,
+    /// What follows `out`: text that was canonical.
+    rest: &'a [u8],
+    /// What each pointer of a keeping selection found; canonical JSON is never empty.
+    found: Option<Vec<Vec<u8>>>,
 }
 
 impl<'a> Document<'a> {
     /// Reads a document; `None` if it isn't one, repeats a member's name, nests too deep, or holds a number whose exponent
     /// is beyond `i64`.
     pub(super) fn read(text: &'a [u8], selection: Option<&Selection>) -> Option<Self> {
-        u32::try_from(text.len()).ok()?;
         std::str::from_utf8(text).ok()?;
-        let found = selection.filter(|selection| selection.keep).map(|selection| vec![0..0; selection.len()]);
-        let document = Self { text, scratch: Vec::new(), pieces: Vec::new(), members: Vec::new(), found };
-        let active = selection.map_or(0, Selection::len);
+        let pointers = selection.map_or(0, Selection::len);
         let mut reader = Reader {
-            document,
-            selection,
+            text,
             at: 0,
-            floor: 0,
+            run: 0,
+            out: Vec::new(),
             open: Vec::new(),
-            active: (0..active).collect(),
-            decoded: Vec::new(),
+            names: Vec::new(),
+            buffer: Vec::new(),
+            selection,
+            active: (0..pointers).collect(),
+            found: vec![Vec::new(); pointers],
         };
-        reader.value(0, 0..active)?;
-        if reader.settle(0, 0..active, 0) {
-            reader.document.pieces.clear();
-        }
         reader.space();
-        (reader.at == text.len()).then_some(reader.document)
+        reader.value(0, 0)?;
+        if reader.settle(0, 0, 0) {
+            reader.cut(0);
+        }
+        let rest = text.get(reader.run..reader.at)?;
+        let only_space = text.get(reader.at..)?.iter().all(|byte| matches!(byte, b' ' | b'\n' | b'\r' | b'\t'));
+        let found = selection.filter(|selection| selection.keep).map(|_| reader.found);
+        only_space.then_some(Self { out: reader.out, rest, found })
     }
 
-    /// Writes what counts, in canonical form.
+    /// Writes what counts.
     pub(super) fn write(&self, out: &mut impl Sink) {
-        let Some(found) = &self.found else { return self.write_pieces(0..self.pieces.len(), out) };
-        for pieces in found {
-            // Canonical JSON has no control characters.
-            out.put(if pieces.is_empty() { &[0] } else { &[1] });
-            self.write_pieces(usizes(pieces), out);
-        }
-    }
-
-    fn write_pieces(&self, range: Range<usize>, out: &mut impl Sink) {
-        let mut at = range.start;
-        while at < range.end {
-            let Some(&piece) = self.pieces.get(at) else { return };
-            at += 1;
-            match piece {
-                Piece::Text { start, end } => out.put(slice(self.text, &(start..end))),
-                Piece::Scratch { start, end } => out.put(slice(&self.scratch, &(start..end))),
-                Piece::Object { first, last } => at = self.write_object(usizes(&(first..last)), at, out),
+        match &self.found {
+            None => {
+                out.put(&self.out);
+                out.put(self.rest);
             }
+            Some(found) => found.iter().for_each(|value| out.framed(value)),
         }
-    }
-
-    /// Returns where the pieces after the object begin.
-    fn write_object(&self, members: Range<usize>, mut next: usize, out: &mut impl Sink) -> usize {
-        let mut before: &[u8] = b"{";
-        for member in self.members.get(members).unwrap_or_default().iter().filter(|member| !member.pieces.is_empty()) {
-            let pieces = usizes(&member.pieces);
-            next = next.max(pieces.end);
-            out.put(before);
-            self.write_pieces(pieces, out);
-            before = b",";
-        }
-        out.put(if before == b"{" { b"{}" } else { b"}" });
-        next
-    }
-
-    fn name(&self, member: &Member) -> &[u8] {
-        slice(if member.in_scratch { &self.scratch } else { self.text }, &member.name)
     }
 }
 
 struct Reader<'a, 's> {
-    document: Document<'a>,
-    selection: Option<&'s Selection>,
+    text: &'a [u8],
     at: usize,
-    /// Pieces below this one grow no more.
-    floor: usize,
+    /// `text[run..at]` follows `out`, and is not copied until something else has to follow it.
+    run: usize,
+    out: Vec<u8>,
     /// The members of the objects that are not closed yet.
     open: Vec<Member>,
+    /// Their names, where these have escapes.
+    names: Vec<u8>,
+    buffer: Vec<u8>,
+    selection: Option<&'s Selection>,
     /// For each value that is not closed yet, the pointers that lead to it or into it.
     active: Vec<usize>,
-    decoded: Vec<u8>,
+    found: Vec<Vec<u8>>,
+}
+
+struct Member {
+    /// Where the name is, without quotes and escapes: in `names` or in the text.
+    name: Range<usize>,
+    escaped: bool,
+    /// The ranks of the name's first eight bytes, which decide most comparisons.
+    prefix: u64,
+    /// Where the member is in the output; empty when it doesn't count.
+    range: Range<usize>,
 }
 
 impl Reader<'_, '_> {
-    fn value(&mut self, depth: usize, active: Range<usize>) -> Option<()> {
-        self.space();
-        match self.peek()? {
+    fn value(&mut self, depth: usize, active: usize) -> Option<()> {
+        match self.peek() {
             b'{' => self.object(depth, active),
             b'[' => self.array(depth, active),
-            b'"' => self.string().map(drop),
+            b'"' => self.string().map(|_| ()),
             b't' => self.literal(b"true"),
             b'f' => self.literal(b"false"),
             b'n' => self.literal(b"null"),
@@ -139,18 +98,17 @@ impl Reader<'_, '_> {
         }
     }
 
-    fn object(&mut self, depth: usize, active: Range<usize>) -> Option<()> {
+    fn object(&mut self, depth: usize, active: usize) -> Option<()> {
         if depth == DEPTH {
             return None;
         }
         self.at += 1;
-        let head = self.document.pieces.len();
-        self.document.pieces.push(Piece::Object { first: 0, last: 0 });
-        let base = self.open.len();
+        let start = self.length();
+        let (base, names) = (self.open.len(), self.names.len());
         self.space();
         if !self.skip(b'}') {
             loop {
-                self.member(depth, active.clone())?;
+                self.member(depth, active)?;
                 self.space();
                 if self.skip(b'}') {
                     break;
@@ -158,259 +116,274 @@ impl Reader<'_, '_> {
                 self.skip(b',').then_some(())?;
                 self.space();
             }
+            self.sort(base, start)?;
+            self.open.truncate(base);
+            self.names.truncate(names);
         }
-        let object = self.close(base)?;
-        *self.document.pieces.get_mut(head)? = object;
-        self.barrier();
         Some(())
     }
 
-    fn member(&mut self, depth: usize, active: Range<usize>) -> Option<()> {
-        self.barrier();
-        let start = self.document.pieces.len();
-        let (name, in_scratch) = match self.string()? {
-            Some(name) => (name, false),
-            None => (self.keep_decoded()?, true),
+    fn member(&mut self, depth: usize, active: usize) -> Option<()> {
+        let start = self.length();
+        let quote = self.at;
+        let escaped = self.string()?;
+        let name = if escaped {
+            self.names.extend_from_slice(&self.buffer);
+            self.names.len() - self.buffer.len()..self.names.len()
+        } else {
+            quote + 1..self.at - 1
         };
         self.space();
         self.skip(b':').then_some(())?;
-        self.text(self.at - 1, self.at)?;
-        let mut member = Member { name, in_scratch, pieces: 0..0 };
-        let child =
-            self.enter(active, |selection, pointer, document| selection.names(pointer, depth, document.name(&member)));
-        let value = self.document.pieces.len();
-        self.value(depth + 1, child.clone())?;
-        if self.settle(depth + 1, child, value) {
-            self.document.pieces.truncate(start);
+        self.space();
+        let mut member = Member { name, escaped, prefix: 0, range: 0..0 };
+        member.prefix = prefix(name_of(&member, self.text, &self.names));
+        let counts = self.child(depth, active, |reader, selection, pointer| {
+            selection.names(pointer, depth, name_of(&member, reader.text, &reader.names))
+        })?;
+        if counts {
+            member.range = start..self.length();
         }
-        member.pieces = self.pieces_from(start)?;
         self.open.push(member);
         Some(())
     }
 
-    /// Sorts the members of the innermost open object.
-    fn close(&mut self, base: usize) -> Option<Piece> {
-        let document = &mut self.document;
+    /// Puts the members of an object that has just been closed in order.
+    fn sort(&mut self, base: usize, start: usize) -> Option<()> {
         let members = self.open.get_mut(base..)?;
-        let order = |a: &Member, b: &Member| utf16_order(document.name(a), document.name(b));
-        if !members.is_sorted_by(|a, b| order(a, b) == Ordering::Less) {
-            members.sort_unstable_by(order);
-            if !members.is_sorted_by(|a, b| document.name(a) != document.name(b)) {
-                return None;
-            }
+        let order = |a: &Member, b: &Member| {
+            a.prefix.cmp(&b.prefix).then_with(|| {
+                let [a, b] =
+                    [a, b].map(|member| name_of(member, self.text, &self.names).iter().map(|&byte| rank(byte)));
+                a.cmp(b)
+            })
+        };
+        let ascending = members.is_sorted_by(|a, b| order(a, b) == Ordering::Less);
+        if ascending && (self.selection.is_none() || members.iter().all(|member| !member.range.is_empty())) {
+            return Some(());
         }
-        let first = u32::try_from(document.members.len()).ok()?;
-        document.members.extend(self.open.drain(base..));
-        Some(Piece::Object { first, last: u32::try_from(document.members.len()).ok()? })
+        members.sort_unstable_by(order);
+        if !members.is_sorted_by(|a, b| order(a, b) == Ordering::Less) {
+            return None;
+        }
+        self.copy_run(self.at);
+        self.buffer.clear();
+        self.buffer.extend_from_slice(self.out.get(start..)?);
+        self.out.truncate(start);
+        for member in self.open.get(base..)?.iter().filter(|member| !member.range.is_empty()) {
+            if self.out.len() > start {
+                self.out.push(b',');
+            }
+            self.out.extend_from_slice(self.buffer.get(member.range.start - start..member.range.end - start)?);
+        }
+        self.out.push(b'}');
+        Some(())
     }
 
-    fn array(&mut self, depth: usize, active: Range<usize>) -> Option<()> {
+    fn array(&mut self, depth: usize, active: usize) -> Option<()> {
         if depth == DEPTH {
             return None;
         }
         self.at += 1;
-        self.text(self.at - 1, self.at)?;
         self.space();
         if self.skip(b']') {
-            return self.text(self.at - 1, self.at);
+            return Some(());
         }
         let mut kept = false;
+        let mut start = self.length();
         for index in 0.. {
-            let comma = self.at - 1;
-            let child = self.enter(active.clone(), |selection, pointer, _| selection.indexes(pointer, depth, index));
-            let start = self.document.pieces.len();
-            if kept {
-                self.text(comma, comma + 1)?;
-            }
-            if !child.is_empty() {
-                self.barrier();
-            }
-            let value = self.document.pieces.len();
-            self.value(depth + 1, child.clone())?;
-            if self.settle(depth + 1, child, value) {
-                self.document.pieces.truncate(start);
-            } else {
+            if self.child(depth, active, |_, selection, pointer| selection.indexes(pointer, depth, index))? {
                 kept = true;
+            } else {
+                self.cut(start);
             }
             self.space();
             if self.skip(b']') {
                 break;
             }
+            start = self.length();
             self.skip(b',').then_some(())?;
+            if !kept {
+                self.cut(start);
+            }
+            self.space();
         }
-        self.text(self.at - 1, self.at)
+        Some(())
     }
 
-    /// The pointers that lead to a child, or into it.
-    fn enter(
-        &mut self,
-        active: Range<usize>,
-        names: impl Fn(&Selection, usize, &Document<'_>) -> bool,
-    ) -> Range<usize> {
-        let start = self.active.len();
-        if let Some(selection) = self.selection {
-            for at in active {
+    /// Reads a value inside another one; says whether it counts.
+    #[inline]
+    fn child(&mut self, depth: usize, active: usize, leads: impl Fn(&Self, &Selection, usize) -> bool) -> Option<bool> {
+        let end = self.active.len();
+        if active < end
+            && let Some(selection) = self.selection
+        {
+            for at in active..end {
                 if let Some(&pointer) = self.active.get(at)
-                    && names(selection, pointer, &self.document)
+                    && leads(self, selection, pointer)
                 {
                     self.active.push(pointer);
                 }
             }
         }
-        if start < self.active.len() {
-            self.barrier();
-        }
-        start..self.active.len()
+        let start = self.length();
+        self.value(depth + 1, end)?;
+        Some(self.active.len() == end || !self.settle(depth + 1, end, start))
     }
 
-    /// Leaves a value whose pieces begin at `value`; says whether it is to be taken out.
-    fn settle(&mut self, depth: usize, active: Range<usize>, value: usize) -> bool {
-        let mut taken_out = false;
-        if let Some(selection) = self.selection
-            && !active.is_empty()
-        {
-            self.barrier();
-            let pieces = self.pieces_from(value).unwrap_or_default();
-            for &pointer in self.active.get(active.clone()).unwrap_or_default() {
-                if selection.ends(pointer, depth) {
-                    match self.document.found.as_mut().map(|found| found.get_mut(pointer)) {
-                        None => taken_out = true,
-                        Some(found) => drop(found.map(|found| *found = pieces.clone())),
-                    }
+    /// Leaves a value that begins at `start` in the output; says whether it is to be taken out.
+    fn settle(&mut self, depth: usize, active: usize, start: usize) -> bool {
+        let Some(selection) = self.selection else { return false };
+        self.copy_run(self.at);
+        let value = self.out.get(start..).unwrap_or_default();
+        let mut hit = false;
+        for &pointer in self.active.get(active..).unwrap_or_default() {
+            if let Some(found) = self.found.get_mut(pointer)
+                && selection.ends(pointer, depth)
+            {
+                hit = true;
+                if selection.keep {
+                    *found = value.to_vec();
                 }
             }
-            self.active.truncate(active.start);
         }
-        taken_out
+        self.active.truncate(active);
+        hit && !selection.keep
     }
 
-    fn pieces_from(&self, start: usize) -> Option<Range<u32>> {
-        Some(u32::try_from(start).ok()?..u32::try_from(self.document.pieces.len()).ok()?)
-    }
-
-    /// Reads a string: says where it is, if it has no escapes, or leaves it in `decoded`.
-    fn string(&mut self) -> Option<Option<Range<u32>>> {
+    /// Reads a string; says whether it has escapes, and then leaves what it means in `buffer`.
+    fn string(&mut self) -> Option<bool> {
+        let quote = self.at;
         self.skip(b'"').then_some(())?;
-        let start = self.at;
-        let end = text::plain_run(self.document.text, start);
-        if self.document.text.get(end) == Some(&b'"') {
-            self.at = end + 1;
-            self.text(start - 1, self.at)?;
-            return Some(Some(u32::try_from(start).ok()?..u32::try_from(end).ok()?));
+        self.at = text::plain_run(self.text, self.at);
+        if self.skip(b'"') {
+            return Some(false);
         }
-        self.decoded.clear();
-        self.at = text::decode(self.document.text, start, &mut self.decoded)?;
-        let start = self.document.scratch.len();
-        text::encode(&self.decoded, &mut self.document.scratch);
-        self.scratch(start)?;
-        Some(None)
-    }
-
-    fn keep_decoded(&mut self) -> Option<Range<u32>> {
-        let scratch = &mut self.document.scratch;
-        let start = u32::try_from(scratch.len()).ok()?;
-        scratch.extend_from_slice(&self.decoded);
-        Some(start..u32::try_from(scratch.len()).ok()?)
+        let mut buffer = mem::take(&mut self.buffer);
+        buffer.clear();
+        let end = text::decode(self.text, quote + 1, &mut buffer);
+        self.buffer = buffer;
+        self.at = end?;
+        self.copy_run(quote);
+        text::encode(&self.buffer, &mut self.out);
+        Some(true)
     }
 
     fn literal(&mut self, literal: &[u8]) -> Option<()> {
-        self.document.text.get(self.at..)?.starts_with(literal).then_some(())?;
+        self.text.get(self.at..)?.starts_with(literal).then_some(())?;
         self.at += literal.len();
-        self.text(self.at - literal.len(), self.at)
+        Some(())
     }
 
     fn number(&mut self) -> Option<()> {
-        let from = self.at;
+        let start = self.at;
         let negative = self.skip(b'-');
         let whole = self.digits()?;
-        if whole.len() > 1 && self.document.text.get(whole.start) == Some(&b'0') {
+        if !negative && self.peek() < b'.' && whole.len() < 16 && !whole.starts_with(b"0") {
+            return Some(());
+        }
+        if whole.len() > 1 && whole.starts_with(b"0") {
             return None;
         }
-        let fraction = if self.skip(b'.') { self.digits()? } else { 0..0 };
-        let exponent = if self.skip(b'e') || self.skip(b'E') {
+        let fraction = if self.skip(b'.') { self.digits()? } else { &[] };
+        let mut exponent = None;
+        if self.skip(b'e') || self.skip(b'E') {
             let start = self.at;
             let _ = self.skip(b'+') || self.skip(b'-');
-            Some(start..self.digits()?.end)
-        } else {
-            None
-        };
-        let text = self.document.text;
-        let number = Number {
-            negative,
-            whole: text.get(whole)?,
-            fraction: text.get(fraction)?,
-            exponent: exponent.and_then(|exponent| text.get(exponent)),
-        };
-        if number.is_canonical() {
-            return self.text(from, self.at);
+            self.digits()?;
+            exponent = self.text.get(start..self.at);
         }
-        let start = self.document.scratch.len();
-        number.write(&mut self.document.scratch)?;
-        self.scratch(start)
-    }
-
-    fn digits(&mut self) -> Option<Range<usize>> {
-        let start = self.at;
-        while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
-            self.at += 1;
-        }
-        (self.at > start).then_some(start..self.at)
-    }
-
-    /// Adds text that is canonical as it stands, to the piece before if it touches that.
-    fn text(&mut self, from: usize, to: usize) -> Option<()> {
-        let (from, to) = (u32::try_from(from).ok()?, u32::try_from(to).ok()?);
-        if self.document.pieces.len() > self.floor
-            && let Some(Piece::Text { end, .. }) = self.document.pieces.last_mut()
-            && *end == from
-        {
-            *end = to;
-        } else {
-            self.document.pieces.push(Piece::Text { start: from, end: to });
+        let number = Number { negative, whole, fraction, exponent };
+        if !number.is_canonical() {
+            self.copy_run(start);
+            number.write(&mut self.out)?;
         }
         Some(())
     }
 
-    fn scratch(&mut self, from: usize) -> Option<()> {
-        let (start, end) = (u32::try_from(from).ok()?, u32::try_from(self.document.scratch.len()).ok()?);
-        self.document.pieces.push(Piece::Scratch { start, end });
-        Some(())
+    /// Copies the run up to a place in the text; it goes on where reading goes on.
+    fn copy_run(&mut self, end: usize) {
+        if self.out.capacity() == 0 {
+            self.out.reserve(self.text.len());
+        }
+        self.out.extend_from_slice(self.text.get(self.run..end).unwrap_or_default());
+        self.run = self.at;
     }
 
-    fn barrier(&mut self) {
-        self.floor = self.document.pieces.len();
+    /// Takes back what was put out since `length`.
+    fn cut(&mut self, length: usize) {
+        self.copy_run(self.at);
+        self.out.truncate(length);
     }
 
+    fn length(&self) -> usize {
+        self.out.len() + (self.at - self.run)
+    }
+
+    #[inline]
     fn space(&mut self) {
-        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek() {
-            self.at += 1;
+        if self.peek() <= b' ' {
+            self.skip_space();
         }
     }
 
+    #[cold]
+    fn skip_space(&mut self) {
+        let start = self.at;
+        while let b' ' | b'\n' | b'\r' | b'\t' = self.peek() {
+            self.at += 1;
+        }
+        if self.at > start {
+            self.copy_run(start);
+        }
+    }
+}
+
+impl<'a> Reader<'a, '_> {
+    fn digits(&mut self) -> Option<&'a [u8]> {
+        let rest = self.text.get(self.at..)?;
+        let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        self.at += count;
+        rest.get(..count).filter(|digits| !digits.is_empty())
+    }
+
+    #[inline]
     fn skip(&mut self, byte: u8) -> bool {
-        let there = self.peek() == Some(byte);
-        self.at += usize::from(there);
-        there
+        if self.peek() != byte {
+            return false;
+        }
+        self.at += 1;
+        true
     }
 
-    fn peek(&self) -> Option<u8> {
-        self.document.text.get(self.at).copied()
-    }
-}
-
-/// The order of two names by their UTF-16 code units: surrogates sort below U+E000 and what follows it.
-fn utf16_order(a: &[u8], b: &[u8]) -> Ordering {
-    match a.iter().zip(b).find(|(a, b)| a != b) {
-        None => a.len().cmp(&b.len()),
-        Some((&a, &b)) if a >= 0xEE && b >= 0xEE && (a >= 0xF0) != (b >= 0xF0) => b.cmp(&a),
-        Some((a, b)) => a.cmp(b),
+    /// The next byte; at the end a zero, which no document has outside of strings.
+    #[inline]
+    fn peek(&self) -> u8 {
+        self.text.get(self.at).copied().unwrap_or(0)
     }
 }
 
-fn slice<'b>(bytes: &'b [u8], range: &Range<u32>) -> &'b [u8] {
-    bytes.get(usizes(range)).unwrap_or_default()
+fn name_of<'b>(member: &Member, text: &'b [u8], names: &'b [u8]) -> &'b [u8] {
+    if member.escaped { names } else { text }.get(member.name.clone()).unwrap_or_default()
 }
 
-fn usizes(range: &Range<u32>) -> Range<usize> {
-    range.start as usize..range.end as usize
+/// Where a byte of a name sorts: UTF-16 puts what needs surrogates, whose UTF-8 begins with F0 to F4, below U+E000, whose
+/// UTF-8 begins with EE.
+fn rank(byte: u8) -> u8 {
+    match byte {
+        0xEE | 0xEF => byte + 5,
+        0xF0.. => byte - 2,
+        _ => byte,
+    }
+}
+
+/// The ranks of up to eight bytes, so that two names which differ in them sort as these numbers do.
+fn prefix(name: &[u8]) -> u64 {
+    let mut eight = [0; 8];
+    match name.first_chunk() {
+        Some(first) => eight = *first,
+        None => eight.iter_mut().zip(name).for_each(|(to, byte)| *to = *byte),
+    }
+    let word = u64::from_be_bytes(eight);
+    if word & 0x8080_8080_8080_8080 == 0 { word } else { u64::from_be_bytes(eight.map(rank)) }
 }

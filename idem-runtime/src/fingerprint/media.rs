@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::digest::{Digest, Sink};
+use sha2::{Digest, Sha256};
+
+use super::digest::Sink;
 use crate::policy::Members;
 
 /// How a body of this type is compared.
@@ -15,7 +17,7 @@ pub(super) enum Kind<'a> {
 
 /// A media type: essence and parameter names in lower case, parameters sorted.
 pub(super) struct MediaType<'a> {
-    essence: Vec<u8>,
+    essence: Cow<'a, [u8]>,
     parameters: Vec<(Vec<u8>, Cow<'a, [u8]>)>,
     boundary: Option<Cow<'a, [u8]>>,
 }
@@ -23,14 +25,13 @@ pub(super) struct MediaType<'a> {
 impl<'a> MediaType<'a> {
     /// Reads a header value; one that is no media type counts as written.
     pub(super) fn read(value: &'a [u8]) -> Self {
-        Self::parse(value).unwrap_or_else(|| Self { essence: value.to_vec(), parameters: Vec::new(), boundary: None })
+        Self::parse(value).unwrap_or_else(|| Self { essence: value.into(), parameters: Vec::new(), boundary: None })
     }
 
     fn parse(value: &'a [u8]) -> Option<Self> {
         let end = value.iter().position(|&byte| byte == b';').unwrap_or(value.len());
         let (essence, mut rest) = value.split_at_checked(end)?;
-        let mut media =
-            Self { essence: essence.trim_ascii().to_ascii_lowercase(), parameters: Vec::new(), boundary: None };
+        let mut media = Self { essence: lower(essence.trim_ascii()), parameters: Vec::new(), boundary: None };
         while let Some(after) = rest.strip_prefix(b";") {
             let after = after.trim_ascii_start();
             if after.is_empty() || after.starts_with(b";") {
@@ -57,17 +58,17 @@ impl<'a> MediaType<'a> {
     }
 
     pub(super) fn digest(&self) -> [u8; 32] {
-        let mut digest = Digest::new();
+        let mut digest = Sha256::new();
         digest.framed(&self.essence);
         for (name, value) in &self.parameters {
             digest.framed(name);
             digest.framed(value);
         }
-        digest.finish()
+        digest.finalize().into()
     }
 
     pub(super) fn kind(&self) -> Kind<'_> {
-        match (self.essence.as_slice(), &self.boundary) {
+        match (self.essence.as_ref(), &self.boundary) {
             (b"application/x-www-form-urlencoded", _) => Kind::Form,
             (essence, _) if essence == b"application/json" || essence.ends_with(b"+json") => Kind::Json(Members::All),
             (essence, Some(boundary)) if essence.starts_with(b"multipart/") => {
@@ -76,6 +77,10 @@ impl<'a> MediaType<'a> {
             _ => Kind::Other,
         }
     }
+}
+
+fn lower(bytes: &[u8]) -> Cow<'_, [u8]> {
+    if bytes.iter().any(u8::is_ascii_uppercase) { bytes.to_ascii_lowercase().into() } else { bytes.into() }
 }
 
 fn split_once(bytes: &[u8], at: u8) -> Option<(&[u8], &[u8])> {

@@ -19,8 +19,9 @@
 //! * *credentials*: SHA-256 over each framed name and framed value in the order given; zeros where there are none.
 //! * *media type*: SHA-256 over the normalised `Content-Type`; zeros where there is none, or where the body doesn't count.
 //! * mode and *body*, which comes last and so needs no frame:
-//!   `0` nothing; `1` the bytes; `2` canonical JSON; `3` and `4` canonical JSON after a selection by pointers was taken out
-//!   or alone was kept (the number of pointers and each one framed, sorted, come first); `5` form pairs; `6` multipart.
+//!   `0` nothing; `1` the bytes; `2` canonical JSON; `3` canonical JSON without what the pointers of a selection point at;
+//!   `4` the values these point at, each framed and empty where there is none; `5` form pairs; `6` multipart.
+//!   In `3` and `4` the number of pointers and each one framed, sorted, come first.
 //!   JSON and multipart bodies that can't be read as such are mode `1`.
 //!
 //! The tags only name the part that differs: the digest decides. The credentials' tag depends on nothing else and is one
@@ -40,10 +41,11 @@ mod text;
 
 use std::fmt;
 
+use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use self::{
-    digest::{Digest, Sink},
+    digest::Sink,
     json::Document,
     media::{Kind, MediaType},
     select::Selection,
@@ -110,12 +112,12 @@ impl Fingerprint {
         let credentials = credentials(parts.credentials);
         let media_type = media.as_ref().map_or([0; 32], MediaType::digest);
 
-        let mut digest = Digest::new();
+        let mut digest = Sha256::new();
         digest.put(&target);
         digest.put(&credentials);
         digest.put(&media_type);
         body(parts, media.as_ref(), &mut digest);
-        Self::assemble(&digest.finish(), &target, credentials, &media_type)
+        Self::assemble(&digest.finalize().into(), &target, credentials, &media_type)
     }
 
     fn assemble(digest: &[u8; 32], target: &[u8; 32], credentials: [u8; 32], media_type: &[u8; 32]) -> Self {
@@ -150,28 +152,28 @@ fn first_four(&[a, b, c, d, ..]: &[u8; 32]) -> [u8; 4] {
 }
 
 fn target(path: &str, query: Option<&str>) -> [u8; 32] {
-    let mut digest = Digest::new();
+    let mut digest = Sha256::new();
     digest.framed(path.as_bytes());
     if let Some(query) = query {
         form::write(query.as_bytes(), &mut digest);
     }
-    digest.finish()
+    digest.finalize().into()
 }
 
 fn credentials(headers: &[(&str, &[u8])]) -> [u8; 32] {
     if headers.is_empty() {
         return [0; 32];
     }
-    let mut digest = Digest::new();
+    let mut digest = Sha256::new();
     for (name, value) in headers {
         digest.framed(name.as_bytes());
         digest.framed(value);
     }
-    digest.finish()
+    digest.finalize().into()
 }
 
 /// Writes the mode byte and what of the body counts.
-fn body(parts: &Parts<'_>, media: Option<&MediaType<'_>>, digest: &mut Digest) {
+fn body(parts: &Parts<'_>, media: Option<&MediaType<'_>>, digest: &mut Sha256) {
     let kind = match parts.mode {
         BodyFingerprint::None => return digest.put(&[0]),
         BodyFingerprint::Raw => Kind::Other,
@@ -200,7 +202,7 @@ fn body(parts: &Parts<'_>, media: Option<&MediaType<'_>>, digest: &mut Digest) {
 }
 
 /// Writes a JSON body, or nothing when it has to be taken by its bytes.
-fn json(body: &[u8], members: Members, digest: &mut Digest) -> bool {
+fn json(body: &[u8], members: Members, digest: &mut Sha256) -> bool {
     let (mode, selection) = match members {
         Members::All => (2, None),
         Members::Skip(pointers) => (3, Some(Selection::skip(pointers))),

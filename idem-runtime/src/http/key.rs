@@ -337,7 +337,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(2_000))]
+        #![proptest_config(ProptestConfig::with_cases(1_000))]
 
         #[test]
         fn strings_are_read_as_the_reference_reads_them(

@@ -3,6 +3,7 @@
 mod attempt;
 mod body;
 mod capture;
+mod expand_state;
 mod extract;
 mod guard;
 mod headers;
@@ -14,6 +15,7 @@ mod settle;
 mod stream;
 
 pub use attempt::Attempt;
+pub use expand_state::{Incoming, Skipped, last_of, part_of, supply};
 pub use extract::{Expression, Head, InLayer, InState, KeyMode, NeedsIdempotency, Optional, OtherHeader, Required};
 pub(crate) use guard::guard;
 pub use problem::{

@@ -4,6 +4,8 @@
 pub mod conformance;
 mod dynamic;
 mod error;
+#[cfg(feature = "testing")]
+mod fault;
 mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -20,6 +22,8 @@ pub use crate::protocol::{Ack, Claim, Fingerprint, RecordId, State, Token};
 use crate::protocol::{Micros, Slot};
 pub use dynamic::DynStore;
 pub use error::{CorruptRecord, StoreError};
+#[cfg(feature = "testing")]
+pub use fault::{Fault, FaultStore, Gate, Verb};
 pub use memory::MemoryStore;
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresStore;
@@ -78,7 +82,7 @@ pub struct Completion {
 
 impl Completion {
     /// The completed record, where nothing stands in the way. `held` is what the store holds under the id, live or not.
-    fn slot(&self, held: Option<&Slot>, now: Micros) -> Slot {
+    pub fn slot(&self, held: Option<&Slot>, now: Micros) -> Slot {
         let mut slot = Slot {
             state: State::Completed,
             token: self.token,
@@ -112,7 +116,8 @@ pub struct Record {
 }
 
 impl Record {
-    fn new(slot: &Slot, outcome: Option<Bytes>, now: Micros) -> Self {
+    /// What a slot looks like at `now`.
+    pub fn new(slot: &Slot, outcome: Option<Bytes>, now: Micros) -> Self {
         Self {
             state: slot.state,
             epoch: slot.epoch,
@@ -168,7 +173,7 @@ impl Wakeups {
     }
 
     /// Ends once `id` is woken after this call, for tests of a store that listens.
-    #[cfg(feature = "conformance")]
+    #[cfg(any(feature = "conformance", feature = "testing"))]
     pub fn woken(&self, id: &RecordId) -> impl Future<Output = ()> + Send + use<> {
         let waiting = self.0.join(*id).map(|place| (place.next(), place));
         async move {

@@ -23,14 +23,14 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 #[derive(Clone, FromRef)]
-pub struct App {
-    pub ledger: Ledger,
-    pub idempotency: Idempotency,
+pub(crate) struct App {
+    pub(crate) ledger: Ledger,
+    pub(crate) idempotency: Idempotency,
 }
 
 /// What the handlers really did, and how the tests hold them up.
 #[derive(Clone, Default)]
-pub struct Ledger(Arc<Inner>);
+pub(crate) struct Ledger(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
@@ -43,35 +43,35 @@ struct Inner {
 }
 
 impl Ledger {
-    pub fn run(&self) -> usize {
+    pub(crate) fn run(&self) -> usize {
         self.0.started.notify_one();
         self.0.runs.fetch_add(1, Ordering::SeqCst) + 1
     }
-    pub fn runs(&self) -> usize {
+    pub(crate) fn runs(&self) -> usize {
         self.0.runs.load(Ordering::SeqCst)
     }
-    pub fn ended(&self) -> usize {
+    pub(crate) fn ended(&self) -> usize {
         self.0.ended.load(Ordering::SeqCst)
     }
     /// Waits until a handler has started.
-    pub async fn started(&self) {
+    pub(crate) async fn started(&self) {
         self.0.started.notified().await;
     }
     /// Lets one gated handler go on.
-    pub fn open(&self) {
+    pub(crate) fn open(&self) {
         self.0.gate.notify_one();
     }
-    pub fn revoke(&self, user: &str) {
+    pub(crate) fn revoke(&self, user: &str) {
         self.0.revoked.lock().unwrap().insert(user.into());
     }
     /// The statuses that `/answers` gives, the first one first; 200 when there are no more.
-    pub fn answer_with(&self, statuses: &[u16]) {
+    pub(crate) fn answer_with(&self, statuses: &[u16]) {
         *self.0.statuses.lock().unwrap() = statuses.iter().rev().copied().collect();
     }
 }
 
 /// The caller: `Authorization: Bearer NAME`, unless revoked.
-pub struct User(pub String);
+pub(crate) struct User(pub(crate) String);
 
 impl<S: Sync> FromRequestParts<S> for User
 where
@@ -290,7 +290,7 @@ async fn layered(_: Extension<Ledger>) -> StatusCode {
     StatusCode::OK
 }
 
-pub fn router(app: App) -> Router {
+pub(crate) fn router(app: App) -> Router {
     let nested = Router::new().route("/orders/{id}", post(named));
     Router::new()
         .route("/orders", post(create).get(list))
@@ -324,18 +324,18 @@ pub fn router(app: App) -> Router {
         .with_state(app)
 }
 
-pub struct Test {
-    pub server: Server,
-    pub ledger: Ledger,
-    pub idempotency: Idempotency,
+pub(crate) struct Test {
+    pub(crate) server: Server,
+    pub(crate) ledger: Ledger,
+    pub(crate) idempotency: Idempotency,
 }
 
 /// A server of its own for each test.
-pub async fn start() -> Test {
+pub(crate) async fn start() -> Test {
     start_with(Idempotency::new(MemoryStore::new()), |router| router).await
 }
 
-pub async fn start_with(idempotency: Idempotency, layers: impl FnOnce(Router) -> Router) -> Test {
+pub(crate) async fn start_with(idempotency: Idempotency, layers: impl FnOnce(Router) -> Router) -> Test {
     let ledger = Ledger::default();
     let app = App { ledger: ledger.clone(), idempotency: idempotency.clone() };
     Test { server: Server::start(layers(router(app))).await, ledger, idempotency }

@@ -133,7 +133,7 @@ async fn an_attempt_knows_its_names() {
     let first: serde_json::Value =
         serde_json::from_slice(&Answer::to(test.server.post("/attempt", "k1")).await.body).unwrap();
     assert_eq!(first["number"], 1);
-    test.idempotency.forget("POST /attempt", &(), "k1").await.unwrap();
+    test.idempotency.forget("POST /attempt", &Idempotency::NO_SCOPE, "k1").await.unwrap();
     let second: serde_json::Value =
         serde_json::from_slice(&Answer::to(test.server.post("/attempt", "k1")).await.body).unwrap();
     assert!(second["epoch"].as_u64().unwrap() > first["epoch"].as_u64().unwrap());

@@ -1,5 +1,6 @@
 //! Which answers are kept, and what follows the others.
 
+use idem_runtime::Idempotency;
 use idem_tests::server::Answer;
 
 use crate::app::{Test, start};
@@ -51,7 +52,7 @@ async fn hold_refuses_after_a_server_error_until_forgotten() {
             "another request is still told so"
         );
         assert_eq!(test.ledger.runs(), runs);
-        assert!(test.idempotency.forget("POST /held", &(), key).await.unwrap());
+        assert!(test.idempotency.forget("POST /held", &Idempotency::NO_SCOPE, key).await.unwrap());
         assert_eq!(Answer::to(test.server.post("/held", key)).await.status, 200);
     }
     test.ledger.answer_with(&[429]);

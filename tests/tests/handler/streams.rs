@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use idem_runtime::Idempotency;
 use idem_tests::server::Answer;
 
 use crate::app::{Test, start};
@@ -23,11 +24,11 @@ async fn a_body_over_the_limit_leaves_a_tombstone_and_runs_once() {
     for size in [0, 999, 1000] {
         let path = format!("/whole/{size}");
         assert_eq!(Answer::to(test.server.post(&path, "k1")).await.body.len(), size);
-        test.idempotency.forget("POST /whole/{n}", &(), "k1").await.unwrap();
+        test.idempotency.forget("POST /whole/{n}", &Idempotency::NO_SCOPE, "k1").await.unwrap();
         Answer::to(test.server.post(&path, "k1")).await;
         let replay = Answer::to(test.server.post(&path, "k1")).await;
         assert!(replay.is_replay() && replay.body.len() == size && !replay.headers.contains_key("idempotent-body"));
-        test.idempotency.forget("POST /whole/{n}", &(), "k1").await.unwrap();
+        test.idempotency.forget("POST /whole/{n}", &Idempotency::NO_SCOPE, "k1").await.unwrap();
     }
     let runs = test.ledger.runs();
     let first = Answer::to(test.server.post("/whole/1001", "k1")).await;

@@ -7,3 +7,16 @@ mod postgres;
 mod redis;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+
+/// A run without the other stores says so.
+#[test]
+fn all_stores_are_built() {
+    let stores = [
+        ("sqlite", cfg!(feature = "sqlite")),
+        ("postgres", cfg!(feature = "postgres")),
+        ("redis", cfg!(feature = "redis")),
+    ];
+    for (store, _) in stores.into_iter().filter(|(_, built)| !built) {
+        idem_tests::process::skip(&format!("the {store} store is not built; scripts/test builds it"));
+    }
+}

@@ -62,6 +62,11 @@ impl Shard {
         let entry = self.held.take(id)?.entry;
         let key = entry.index_key();
         self.index(entry.slot.state).remove(&key);
+        // Another id with this hash may have stood behind the same key.
+        if let Some(other) = self.held.get(&IdHash(key.1)) {
+            let (state, key) = (other.entry.slot.state, other.entry.index_key());
+            self.index(state).insert(key);
+        }
         Some(entry)
     }
 
@@ -116,7 +121,7 @@ impl Shard {
 
     /// Takes out the record of an index key if it `fits`; an entry that leads nowhere else is dropped from the index.
     ///
-    /// Two ids with one hash may share the key: either will do, as long as it fits.
+    /// Two ids may have one hash: either record will do, as long as it fits.
     fn take_indexed(&mut self, key: IndexKey, fits: impl Fn(&Slot) -> bool) -> Option<Box<Entry>> {
         let id = self.held.get(&IdHash(key.1)).filter(|held| fits(&held.entry.slot)).map(|held| held.entry.id);
         if id.is_none() {
@@ -124,6 +129,11 @@ impl Shard {
             self.settled.remove(&key);
         }
         self.take(&id?)
+    }
+
+    #[cfg(test)]
+    pub(super) fn slots(&self) -> usize {
+        self.held.capacity()
     }
 
     /// Gives back the room of records that are gone.

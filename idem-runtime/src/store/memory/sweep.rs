@@ -1,13 +1,11 @@
 //! Frees what has expired, without anybody asking for it.
 
-use std::{
-    sync::{Arc, Weak, atomic::Ordering::SeqCst},
-    time::Duration,
-};
+use std::time::Duration;
 
 use tokio::{runtime::Handle, time::sleep};
 
 use super::Shared;
+use crate::sync::{Arc, Weak, atomic::Ordering::SeqCst};
 
 /// How late an expired record is freed, at most, on an idle machine.
 const EVERY: Duration = Duration::from_millis(250);
@@ -35,6 +33,11 @@ async fn sweep(running: Running) {
             }
         }
         if store.is_empty() {
+            drop(running);
+            // A claim that came between the last look and the flag relied on this sweeper.
+            if !store.is_empty() {
+                start(&store);
+            }
             return;
         }
     }
@@ -47,10 +50,6 @@ impl Drop for Running {
     fn drop(&mut self) {
         if let Some(store) = self.0.upgrade() {
             store.sweeping.store(false, SeqCst);
-            // A claim that came between the last look and the flag relied on this sweeper.
-            if !store.is_empty() {
-                start(&store);
-            }
         }
     }
 }

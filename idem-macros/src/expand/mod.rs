@@ -1,0 +1,480 @@
+//! Prints the wrapper.
+//!
+//! Tokens of the author's keep their spans. Those added here are located at the author's code, so that an error
+//! underlines it, but come from the macro, so that lints stay quiet.
+
+mod outlive;
+mod policy;
+mod slots;
+mod spans;
+
+use proc_macro2::{Group, Ident, Literal, Span, TokenStream, TokenTree};
+use quote::{ToTokens, TokenStreamExt, format_ident, quote, quote_spanned};
+use syn::{Attribute, Expr, FnArg, GenericParam, Generics, ReturnType, Signature, Type, ext::IdentExt};
+
+use self::{
+    slots::{ParamSlot, slots},
+    spans::{located, relocated_to, respanned},
+};
+use crate::{
+    args::{Arguments, Inner, Slot, is_literal},
+    errors::edges,
+    handler::Handler,
+    validate::names,
+};
+
+/// clippy's own limit, which the handler as written passes just as well.
+const TOO_MANY_ARGUMENTS: usize = 7;
+
+/// The wrapper, and where it can't be nested, the handler as written beside it.
+///
+/// ```text
+/// async fn create(State(app): S, Json(b): E) -> R { … }
+///
+/// fn create(__idem_arg0: S, __idem_captured: NeedsIdempotency<E>) -> IdemFuture {
+///     async fn create(State(app): S, Json(b): E) -> R { … }
+///     let (head, last) = split(captured);
+///     let scope = { let State(app) = &__idem_arg0; let Json(b) = &last; Some(call(|| part(&(app.tenant)))) };
+///     let future = ({ let handler = create; send(handler(__idem_arg0, last)) },);
+///     run(&Policy { … }, head, scope, key, future.0)
+/// }
+/// ```
+pub(crate) fn expand(arguments: &Arguments, handler: &Handler) -> TokenStream {
+    let printer = Printer::new(arguments, handler);
+    let inner = printer.inner();
+    let (nested, beside) = if printer.place.is_nested() { (inner, None) } else { (TokenStream::new(), Some(inner)) };
+    let body = printer.body();
+    let wrapper = printer.wrapper(quote!(#nested #body));
+    quote!(#wrapper #beside)
+}
+
+/// A wrapper of the same type round a function that can't be called, so that its error stays the only one.
+pub(crate) fn stub(arguments: &Arguments, handler: &Handler) -> TokenStream {
+    let printer = Printer::new(arguments, handler);
+    let Handler { sig, body, .. } = handler;
+    let callee = &printer.callee;
+    printer.wrapper(quote! {
+        #sig #body
+        let _ = #callee;
+        ::core::unreachable!()
+    })
+}
+
+/// Where the handler as written goes.
+enum Place {
+    /// Into the wrapper, by its own name: errors read as in ordinary code.
+    Nested,
+    /// Next to the wrapper, as it names `Self`, which only the `impl` itself can.
+    Sibling,
+    /// Next to the wrapper, by a name of the author's.
+    Named,
+}
+
+impl Place {
+    fn is_nested(&self) -> bool {
+        matches!(self, Self::Nested)
+    }
+}
+
+struct Printer<'a> {
+    arguments: &'a Arguments,
+    handler: &'a Handler,
+    place: Place,
+    /// The inner function's name.
+    name: Ident,
+    /// The inner function as a value.
+    callee: TokenStream,
+    /// The parameters of each configuration.
+    slots: Vec<ParamSlot<'a>>,
+    incoming: Ident,
+    captured: Ident,
+    last: Ident,
+}
+
+impl<'a> Printer<'a> {
+    fn new(arguments: &'a Arguments, handler: &'a Handler) -> Self {
+        let ident = &handler.sig.ident;
+        let located = located(ident.span());
+        let (place, name, callee) = match arguments.inner.value() {
+            Some(Inner::Free(name)) => (Place::Named, name.clone(), name.to_token_stream()),
+            Some(Inner::Associated(name)) => {
+                let callee = name.to_token_stream();
+                (Place::Named, name.clone(), quote_spanned!(located=> Self::#callee))
+            }
+            None if handler.mentions_self() => {
+                let name = format_ident!("__idem_{}", ident.unraw(), span = located);
+                (Place::Sibling, name.clone(), quote_spanned!(located=> Self::#name))
+            }
+            None => (Place::Nested, ident.clone(), ident.to_token_stream()),
+        };
+        let turbofish = turbofish(&handler.sig.generics, located);
+        Self {
+            arguments,
+            handler,
+            place,
+            name,
+            callee: quote!(#callee #turbofish),
+            slots: slots(&handler.params),
+            incoming: format_ident!("__idem_incoming", span = Span::mixed_site()),
+            captured: format_ident!("__idem_captured", span = Span::mixed_site()),
+            last: format_ident!("__idem_last", span = Span::mixed_site()),
+        }
+    }
+
+    /// A name in the runtime's private door, located at `span`.
+    fn runtime(&self, name: &str, span: Span) -> TokenStream {
+        let krate = runtime_crate(self.arguments, span);
+        let name = Ident::new(name, span);
+        quote_spanned!(span=> #krate::__private::#name)
+    }
+
+    /// The handler as its author wrote it.
+    fn inner(&self) -> TokenStream {
+        let Handler { sig, vis, attrs, .. } = self.handler;
+        let body = self.inner_body();
+        let mut sig = sig.clone();
+        sig.ident = self.name.clone();
+        let lints = attrs.iter().filter(|attribute| moves_to_sibling(attribute));
+        match self.place {
+            Place::Nested => {
+                let allow = self.allow_too_many_arguments();
+                quote!(#allow #sig #body)
+            }
+            Place::Sibling => quote!(#(#lints)* #[doc(hidden)] #sig #body),
+            Place::Named => {
+                let doc = format!("`{}` as written, without its guard.", self.handler.plain_name());
+                quote!(#(#lints)* #[doc = #doc] #vis #sig #body)
+            }
+        }
+    }
+
+    /// The body as written; what a `key` or `scope` reads is no unused variable in it.
+    fn inner_body(&self) -> Group {
+        let body = &self.handler.body;
+        let read = |binding: &Ident| {
+            let name = binding.unraw().to_string();
+            let expressions = [&self.arguments.key, &self.arguments.scope].into_iter().filter_map(Slot::value);
+            !name.starts_with('_') && { expressions }.any(|expression| names(expression, &name))
+        };
+        let mut uses = TokenStream::new();
+        for param in &self.handler.params {
+            let cfgs = &param.cfgs;
+            for binding in param.bindings.iter().filter(|binding| read(binding)) {
+                let span = located(binding.span());
+                uses.extend(quote_spanned!(span=> #(#[cfg(#cfgs)])* let _ = &#binding;));
+            }
+        }
+        let inner_attribute =
+            matches!(body.stream().into_iter().next(), Some(TokenTree::Punct(punct)) if punct.as_char() == '#');
+        if uses.is_empty() || inner_attribute {
+            return body.clone();
+        }
+        uses.extend(body.stream());
+        let mut block = Group::new(body.delimiter(), uses);
+        block.set_span(body.span());
+        block
+    }
+
+    /// One function of the two keeps the lint, so that it is reported once.
+    fn allow_too_many_arguments(&self) -> Option<TokenStream> {
+        let span = located(self.handler.sig.ident.span());
+        (self.handler.sig.inputs.len() > TOO_MANY_ARGUMENTS)
+            .then(|| quote_spanned!(span=> #[allow(clippy::too_many_arguments)]))
+    }
+
+    fn wrapper(&self, content: TokenStream) -> TokenStream {
+        let Handler { attrs, vis, sig, body, .. } = self.handler;
+        let nested = self.place.is_nested();
+        let attrs = attrs.iter().filter(|attribute| nested || !moves_to_sibling(attribute));
+        let allow = if nested { None } else { self.allow_too_many_arguments() };
+        let generics = outlive::generics(&sig.generics);
+        let (fn_token, ident) = (&sig.fn_token, &sig.ident);
+        let (params, where_clause) = (self.params(), &generics.where_clause);
+        let mut params_group = TokenStream::new();
+        sig.paren_token.surround(&mut params_group, |tokens| tokens.extend(params));
+        // The author's spans: lints of the signature stand at its return type and body.
+        let (start, end) = edges(&sig.output).unwrap_or((ident.span(), ident.span()));
+        let future = {
+            let krate = respanned(self.runtime("IdemFuture", start), start);
+            let mut tokens: Vec<TokenTree> = krate.into_iter().collect();
+            if let Some(name) = tokens.last_mut() {
+                name.set_span(end);
+            }
+            tokens.into_iter().collect::<TokenStream>()
+        };
+        let arrow = match &sig.output {
+            ReturnType::Type(arrow, _) => quote!(#arrow),
+            ReturnType::Default => quote_spanned!(start=> ->),
+        };
+        let mut block = Group::new(proc_macro2::Delimiter::Brace, content);
+        block.set_span(body.span());
+        quote!(#(#attrs)* #allow #vis #fn_token #ident #generics #params_group #arrow #future #where_clause #block)
+    }
+
+    /// The wrapper's parameters: axum extracts as before, but the last one through the runtime.
+    fn params(&self) -> TokenStream {
+        let mut params = TokenStream::new();
+        for slot in &self.slots {
+            let cfg = &slot.cfg;
+            let ty = slot.ty();
+            let at = edges(&ty).map_or_else(Span::call_site, |(start, _)| located(start));
+            let param = match (&self.arguments.state.value(), slot.last) {
+                (Some(state), true) => {
+                    let (incoming, name) = (self.runtime("Incoming", at), &self.incoming);
+                    quote_spanned!(at=> #name: #incoming<#state>)
+                }
+                (Some(_), false) => {
+                    let skipped = self.runtime("Skipped", at);
+                    quote_spanned!(at=> _: #skipped)
+                }
+                (None, true) => {
+                    let (needs, mode, captured) = (self.runtime("NeedsIdempotency", at), self.mode(at), &self.captured);
+                    quote_spanned!(at=> #captured: #needs<#ty #mode>)
+                }
+                (None, false) => {
+                    let name = slot.name(&self.last);
+                    quote_spanned!(at=> #name: #ty)
+                }
+            };
+            params.extend(quote!(#cfg #param,));
+        }
+        params
+    }
+
+    /// `, InState<OtherHeader>`; nothing where all is at its default, to keep the type short in axum's errors.
+    fn mode(&self, at: Span) -> TokenStream {
+        let layer = self.in_layer();
+        let key = self.key_mode();
+        if !layer && key == "Required" {
+            return TokenStream::new();
+        }
+        let place = self.runtime(if layer { "InLayer" } else { "InState" }, at);
+        let key = self.runtime(key, at);
+        quote_spanned!(at=> , #place<#key>)
+    }
+
+    fn in_layer(&self) -> bool {
+        self.arguments.store.value().is_some_and(|store| store == "layer")
+    }
+
+    /// Where the key comes from, as the extractor must know.
+    fn key_mode(&self) -> &'static str {
+        if self.arguments.key.name().is_some() {
+            "Expression"
+        } else if self.header().is_some() {
+            "OtherHeader"
+        } else if self.arguments.optional.value().is_some() {
+            "Optional"
+        } else {
+            "Required"
+        }
+    }
+
+    /// The key's header where it is not the usual one.
+    fn header(&self) -> Option<&syn::LitStr> {
+        self.arguments.header.value().filter(|header| !header.value().eq_ignore_ascii_case("idempotency-key"))
+    }
+
+    fn body(&self) -> TokenStream {
+        let Some(state) = self.arguments.state.value() else {
+            let statements = self.statements();
+            let run = self.run();
+            return quote!(#statements #run);
+        };
+        let extract = self.extract(state);
+        let (statements, run) = (self.statements(), self.run());
+        quote! {
+            ::std::boxed::Box::pin(async move {
+                #extract
+                #statements
+                #run.await
+            })
+        }
+    }
+
+    /// With `state = X` the wrapper extracts itself, so that each mistake is one error at its type.
+    fn extract(&self, state: &Type) -> TokenStream {
+        let incoming = &self.incoming;
+        let at_state = edges(state).map_or_else(Span::call_site, |(start, _)| located(start));
+        let mut statements = TokenStream::new();
+        if self.in_layer() {
+            statements.extend(quote_spanned!(at_state=> let mut #incoming = #incoming;));
+        } else {
+            let supply = self.runtime("supply", at_state);
+            statements.extend(quote_spanned!(at_state=> let mut #incoming = #supply::<#state, _>(#incoming);));
+        }
+        for slot in &self.slots {
+            let (cfg, ty) = (&slot.cfg, slot.ty());
+            let at = edges(&ty).map_or_else(Span::call_site, |(start, _)| located(start));
+            let (name, value) = if slot.last {
+                let (last_of, key) = (self.runtime("last_of", at), self.runtime(self.key_mode(), at));
+                (&self.captured, quote_spanned!(at=> #last_of::<#ty, #key, #state, _>(#incoming)))
+            } else {
+                let part_of = self.runtime("part_of", at);
+                (slot.name(&self.last), quote_spanned!(at=> #part_of::<#ty, #state>(&mut #incoming)))
+            };
+            statements.extend(quote_spanned! {at=>
+                #cfg
+                let #name = match #value.await {
+                    ::core::result::Result::Ok(__idem_value) => __idem_value,
+                    ::core::result::Result::Err(__idem_refusal) => return __idem_refusal,
+                };
+            });
+        }
+        statements
+    }
+
+    /// Everything before the call of `run`.
+    fn statements(&self) -> TokenStream {
+        let span = located(self.handler.sig.ident.span());
+        let (split, send) = (self.runtime("split", span), self.runtime("send", span));
+        let (captured, last, callee) = (&self.captured, &self.last, relocated_to(self.callee.clone(), span));
+        let (scope, key) = (self.expression(&self.arguments.scope), self.expression(&self.arguments.key));
+        let values = self.slots.iter().filter(|slot| slot.param.is_some()).map(|slot| {
+            let (cfg, name) = (&slot.cfg, slot.value(last));
+            quote_spanned!(span=> #cfg #name)
+        });
+        let locals = Locals::new();
+        let Locals { head, scope: scope_name, key: key_name, future, .. } = &locals;
+        // Located at the name: it is what the error underlines where the future isn't `Send`.
+        let handler = Ident::new("__idem_handler", Span::mixed_site().located_at(span));
+        quote_spanned! {span=>
+            let (#head, #last) = #split(#captured);
+            let #scope_name = #scope;
+            let #key_name = #key;
+            let #future = ({ let #handler = #callee; #send(#handler(#(#values),*)) },);
+        }
+    }
+
+    /// `run(…)`, located so that a return type that is no response is what gets underlined.
+    fn run(&self) -> TokenStream {
+        let ident = self.handler.sig.ident.span();
+        let output = match &self.handler.sig.output {
+            ReturnType::Type(_, ty) => edges(ty),
+            ReturnType::Default => None,
+        };
+        let (start, end) = output.unwrap_or((ident, ident));
+        let at = located(start);
+        let (run, policy) = (self.runtime("run", at), self.policy(at));
+        let Locals { head, scope, key, mut future, .. } = Locals::new();
+        future.set_span(future.span().located_at(start));
+        let mut zero = Literal::usize_unsuffixed(0);
+        zero.set_span(Span::mixed_site().located_at(end));
+        quote_spanned!(at=> #run(&#policy, #head, #scope, #key, #future.#zero))
+    }
+
+    /// What a `key` or `scope` reads, with the parameters bound by reference.
+    fn expression(&self, slot: &Slot<Expr>) -> TokenStream {
+        let Some(expression) = slot.value() else { return quote!(::core::option::Option::None) };
+        let at = edges(expression).map_or_else(Span::call_site, |(start, _)| located(start));
+        let (call, part) = (self.runtime("call", at), self.runtime("part", at));
+        let operand = operand(expression);
+        let value = quote_spanned!(at=> ::core::option::Option::Some(#call(|| #part(#operand))));
+        if is_literal(expression) {
+            return value;
+        }
+        let bindings = self.slots.iter().filter_map(|slot| {
+            let (cfg, param) = (&slot.cfg, slot.param?);
+            let (pattern, name) = (&param.by_reference, slot.value(&self.last));
+            // Naming an `_unused` one here would be a use of it.
+            let used = param.bindings.iter().filter(|binding| !binding.to_string().starts_with('_'));
+            Some(quote!(#cfg let #pattern = &#name; #cfg let _ = (#(&#used,)*);))
+        });
+        quote!({ #(#bindings)* #value })
+    }
+}
+
+/// The wrapper's own names, which the author's code can't see.
+struct Locals {
+    head: Ident,
+    scope: Ident,
+    key: Ident,
+    future: Ident,
+}
+
+impl Locals {
+    fn new() -> Self {
+        let name = |name: &str| Ident::new(name, Span::mixed_site());
+        Self {
+            head: name("__idem_head"),
+            scope: name("__idem_scope"),
+            key: name("__idem_key"),
+            future: name("__idem_future"),
+        }
+    }
+}
+
+/// `::<T, N>`; lifetimes are inferred.
+fn turbofish(generics: &Generics, span: Span) -> Option<TokenStream> {
+    let names: Vec<TokenStream> = generics
+        .params
+        .iter()
+        .filter_map(|parameter| match parameter {
+            GenericParam::Type(parameter) => Some(parameter.ident.to_token_stream()),
+            GenericParam::Const(parameter) => Some(parameter.ident.to_token_stream()),
+            GenericParam::Lifetime(_) => None,
+        })
+        .collect();
+    (!names.is_empty()).then(|| quote_spanned!(span=> ::<#(#names),*>))
+}
+
+/// `&(a.b)`; of a tuple each element by itself, as a tuple of places can't be built by reference.
+fn operand(expression: &Expr) -> TokenStream {
+    let (start, end) = edges(expression).unwrap_or_else(|| (Span::call_site(), Span::call_site()));
+    let inside = match expression {
+        Expr::Paren(inner) => return operand(&inner.expr),
+        Expr::Group(inner) => return operand(&inner.expr),
+        Expr::Tuple(tuple) if !tuple.elems.is_empty() => {
+            let elements = tuple.elems.iter().map(operand);
+            quote!(#(#elements,)*)
+        }
+        other => other.to_token_stream(),
+    };
+    let mut group = Group::new(proc_macro2::Delimiter::Parenthesis, inside);
+    group.set_span(located(end));
+    let mut tokens = quote_spanned!(located(start)=> &);
+    tokens.append(group);
+    tokens
+}
+
+/// Lints of the body go where the body goes; those of the item stay with the name that is public.
+fn moves_to_sibling(attribute: &Attribute) -> bool {
+    const OF_THE_ITEM: [&str; 6] =
+        ["dead_code", "unused", "missing_docs", "unreachable_pub", "private_interfaces", "private_bounds"];
+    let is_lint = ["allow", "warn", "deny", "forbid", "expect"].iter().any(|level| attribute.path().is_ident(level));
+    let Ok(list) = attribute.meta.require_list() else { return false };
+    is_lint
+        && !list.tokens.clone().into_iter().any(|lint| OF_THE_ITEM.iter().any(|of_item| lint.to_string() == *of_item))
+}
+
+/// The runtime crate's path, located at `span`.
+pub(crate) fn runtime_crate(arguments: &Arguments, span: Span) -> TokenStream {
+    let path = arguments.krate.value().map(|path| relocated_to(path.to_token_stream(), span));
+    path.unwrap_or_else(|| quote_spanned!(span=> ::idem_runtime))
+}
+
+/// The function as written, without what a handler can't be.
+pub(crate) fn callable(sig: &Signature) -> Signature {
+    let mut sig = sig.clone();
+    sig.constness = None;
+    sig.abi = None;
+    sig.variadic = None;
+    sig
+}
+
+/// Whether a parameter's type is `impl Trait`, so that the function is no value by itself.
+pub(crate) fn has_impl_trait(sig: &Signature) -> bool {
+    struct Find(bool);
+    impl syn::visit::Visit<'_> for Find {
+        fn visit_type_impl_trait(&mut self, _: &syn::TypeImplTrait) {
+            self.0 = true;
+        }
+    }
+    let mut find = Find(false);
+    for input in &sig.inputs {
+        if let FnArg::Typed(input) = input {
+            syn::visit::Visit::visit_type(&mut find, &input.ty);
+        }
+    }
+    find.0
+}

@@ -1,0 +1,234 @@
+//! The annotated function. Its body stays opaque tokens, so that a half-typed one survives.
+
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
+use quote::format_ident;
+use syn::{
+    Attribute, Error, FnArg, Meta, Pat, PatIdent, PatType, Result, Signature, Token, Visibility,
+    ext::IdentExt,
+    parse::{Parse, ParseStream},
+    visit_mut::{self, VisitMut},
+};
+
+use crate::errors::with_help;
+
+/// A handler as its author wrote it.
+pub(crate) struct Handler {
+    pub(crate) attrs: Vec<Attribute>,
+    pub(crate) vis: Visibility,
+    pub(crate) sig: Signature,
+    pub(crate) body: Group,
+    pub(crate) params: Vec<Param>,
+}
+
+/// One parameter, and how the wrapper and the expressions see it.
+pub(crate) struct Param {
+    pub(crate) original: PatType,
+    /// The wrapper's name for it: the author's where that is a plain one.
+    pub(crate) name: Ident,
+    /// The pattern without `mut`, `ref` and `&`: it binds references when matched against one.
+    pub(crate) by_reference: Pat,
+    pub(crate) bindings: Vec<Ident>,
+    /// What its `#[cfg]`s ask for.
+    pub(crate) cfgs: Vec<TokenStream>,
+}
+
+impl Parse for Handler {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let attrs = input.call(Attribute::parse_outer)?;
+        let vis = input.parse()?;
+        if let Some(error) = wrong_item(input) {
+            return Err(error);
+        }
+        let sig: Signature = input.parse()?;
+        let body = body(input, &sig)?;
+        let mut params: Vec<Param> = Vec::new();
+        for argument in &sig.inputs {
+            if let FnArg::Typed(argument) = argument {
+                let param = Param::new(argument, params.len(), |name| params.iter().any(|p| p.name == *name));
+                params.push(param);
+            }
+        }
+        Ok(Self { attrs, vis, sig, body, params })
+    }
+}
+
+fn body(input: ParseStream<'_>, sig: &Signature) -> Result<Group> {
+    if input.peek(Token![;]) {
+        let message = with_help(
+            format!("`{}` has no body to guard", sig.ident),
+            "put `#[idempotent]` on the function that handles the request, not on its declaration",
+        );
+        return Err(Error::new_spanned(sig.fn_token, message));
+    }
+    match unwrapped(input.parse()?) {
+        Ok(body) if input.is_empty() => Ok(body),
+        Ok(_) => Err(input.error("nothing is expected after the handler's body")),
+        Err(other) => Err(Error::new(other.span(), "expected the handler's body, `{ … }`")),
+    }
+}
+
+/// The braces of a body; a macro's fragment comes with invisible delimiters round it.
+fn unwrapped(token: TokenTree) -> std::result::Result<Group, TokenTree> {
+    match token {
+        TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => Ok(group),
+        TokenTree::Group(group) if group.delimiter() == Delimiter::None => {
+            let mut inside = group.stream().into_iter();
+            match (inside.next(), inside.next()) {
+                (Some(only), None) => unwrapped(only),
+                _ => Err(TokenTree::Group(group)),
+            }
+        }
+        other => Err(other),
+    }
+}
+
+/// Names the item's kind where it is no function.
+fn wrong_item(input: ParseStream<'_>) -> Option<Error> {
+    let ahead = input.fork();
+    let first = Ident::parse_any(&ahead).ok()?;
+    let mut keyword = first;
+    if keyword == "unsafe" || keyword == "const" {
+        // `const FOO: …` is an item, `const fn` is a function.
+        if ahead.peek(Ident::peek_any)
+            && let Ok(next) = Ident::parse_any(&ahead)
+            && ["impl", "trait", "mod"].iter().any(|kind| next == kind)
+        {
+            keyword = next;
+        }
+    }
+    let (kind, advice) = match keyword.to_string().as_str() {
+        "impl" => ("an `impl` block", "put it on each handler in the block"),
+        "trait" => ("a trait", "put it on the functions that handle requests"),
+        "mod" => ("a module", "put it on each handler in the module"),
+        "struct" | "enum" | "union" => ("a type", "put it on the function that handles the request"),
+        "type" | "use" | "static" | "extern" | "macro_rules" if !is_extern_fn(input) => {
+            ("this item", "put it on the function that handles the request")
+        }
+        "const" if input.peek2(syn::Ident) && input.peek3(Token![:]) => {
+            ("a constant", "put it on the function that handles the request")
+        }
+        "let" => ("a statement", "put it on the function that handles the request, and pass that to the route"),
+        _ => return None,
+    };
+    Some(Error::new(keyword.span(), with_help(format!("`#[idempotent]` guards an `async fn`, not {kind}"), advice)))
+}
+
+fn is_extern_fn(input: ParseStream<'_>) -> bool {
+    input.peek(Token![extern]) && (input.peek2(Token![fn]) || input.peek3(Token![fn]))
+}
+
+impl Param {
+    fn new(original: &PatType, index: usize, taken: impl Fn(&Ident) -> bool) -> Self {
+        let mut by_reference = (*original.pat).clone();
+        let mut strip = ByReference { bindings: Vec::new() };
+        strip.visit_pat_mut(&mut by_reference);
+        let name = match &*original.pat {
+            // Located at the author's name, but not theirs: passing an `_unused` one on is no use of it.
+            Pat::Ident(PatIdent { ident, by_ref: None, subpat: None, .. }) if !taken(ident) => {
+                let mut name = ident.clone();
+                name.set_span(Span::call_site().located_at(ident.span()));
+                name
+            }
+            _ => format_ident!("__idem_arg{index}", span = Span::mixed_site()),
+        };
+        let cfgs = original.attrs.iter().filter_map(cfg_predicate).collect();
+        Self { original: original.clone(), name, by_reference, bindings: strip.bindings, cfgs }
+    }
+}
+
+fn cfg_predicate(attribute: &Attribute) -> Option<TokenStream> {
+    match &attribute.meta {
+        Meta::List(list) if list.path.is_ident("cfg") => Some(list.tokens.clone()),
+        _ => None,
+    }
+}
+
+/// Turns a pattern into one that binds references, and notes the names.
+struct ByReference {
+    bindings: Vec<Ident>,
+}
+
+impl VisitMut for ByReference {
+    fn visit_pat_mut(&mut self, pat: &mut Pat) {
+        while let Pat::Reference(reference) = pat {
+            *pat = (*reference.pat).clone();
+        }
+        visit_mut::visit_pat_mut(self, pat);
+    }
+
+    fn visit_pat_ident_mut(&mut self, pat: &mut PatIdent) {
+        pat.by_ref = None;
+        pat.mutability = None;
+        self.bindings.push(pat.ident.clone());
+        visit_mut::visit_pat_ident_mut(self, pat);
+    }
+}
+
+impl Handler {
+    /// The name, without `r#`.
+    pub(crate) fn plain_name(&self) -> String {
+        self.sig.ident.unraw().to_string()
+    }
+
+    /// Whether an attribute is left that may be a macro, and has to expand first.
+    pub(crate) fn has_other_macros(&self) -> bool {
+        const INERT: [&str; 16] = [
+            "allow",
+            "automatically_derived",
+            "cfg",
+            "cold",
+            "deny",
+            "deprecated",
+            "doc",
+            "expect",
+            "forbid",
+            "idempotent",
+            "inline",
+            "must_use",
+            "no_mangle",
+            "rustfmt",
+            "track_caller",
+            "warn",
+        ];
+        let is_inert =
+            |path: &syn::Path| path.segments.first().is_some_and(|first| INERT.iter().any(|name| first.ident == name));
+        !self.attrs.iter().all(|attribute| is_inert(attribute.path()) || crate::validate::is_ours(attribute.path()))
+    }
+
+    /// `Self` in the signature or the body can only mean the `impl` around it, which a nested function can't name.
+    pub(crate) fn mentions_self(&self) -> bool {
+        let sig = &self.sig;
+        mentions_self(quote::quote!(#sig)) || mentions_self(self.body.stream())
+    }
+}
+
+/// Looks for `Self`, leaving out items within the body: theirs is another one.
+fn mentions_self(tokens: TokenStream) -> bool {
+    let mut tokens = tokens.into_iter().peekable();
+    while let Some(token) = tokens.next() {
+        match token {
+            TokenTree::Ident(ident) if ident == "Self" => return true,
+            TokenTree::Ident(ident) => {
+                let named = matches!(tokens.peek(), Some(TokenTree::Ident(_)));
+                let item = ["impl", "trait", "struct", "enum"].iter().any(|kind| ident == kind);
+                if item || (ident == "fn" && named) {
+                    let mut ahead = tokens.clone();
+                    if ahead.any(|token| ends_item(&token)) {
+                        tokens = ahead;
+                    }
+                }
+            }
+            TokenTree::Group(group) if mentions_self(group.stream()) => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
+fn ends_item(token: &TokenTree) -> bool {
+    match token {
+        TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
+        TokenTree::Punct(punct) => punct.as_char() == ';',
+        _ => false,
+    }
+}

@@ -1,0 +1,47 @@
+//! Did you mean?
+
+/// The candidate that is close enough to `word` to be what was meant.
+pub(crate) fn closest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    const CLOSE_ENOUGH: f64 = 0.8;
+    let word = word.to_lowercase();
+    candidates
+        .into_iter()
+        .map(|candidate| (candidate, strsim::jaro_winkler(&word, &candidate.to_lowercase())))
+        .filter(|(_, likeness)| *likeness > CLOSE_ENOUGH)
+        .max_by(|(_, a), (_, b)| a.total_cmp(b))
+        .map(|(candidate, _)| candidate)
+}
+
+/// `` `a`, `b` or `c` ``.
+pub(crate) fn one_of<S: AsRef<str>>(words: &[S]) -> String {
+    let mut text = String::new();
+    for (index, word) in words.iter().enumerate() {
+        if index > 0 {
+            text.push_str(if index + 1 == words.len() { " or " } else { ", " });
+        }
+        text.push('`');
+        text.push_str(word.as_ref());
+        text.push('`');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suggests_what_is_alike_and_nothing_else() {
+        let known = ["ttl", "retry_window", "lease", "scope", "fingerprint"];
+        assert_eq!(closest("TTL", known), Some("ttl"));
+        assert_eq!(closest("fingreprint", known), Some("fingerprint"));
+        assert_eq!(closest("retry-window", known), Some("retry_window"));
+        assert_eq!(closest("colour", known), None);
+    }
+
+    #[test]
+    fn lists_words_as_a_sentence() {
+        assert_eq!(one_of(&["a"]), "`a`");
+        assert_eq!(one_of(&["a", "b", "c"]), "`a`, `b` or `c`");
+    }
+}

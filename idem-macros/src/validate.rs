@@ -1,0 +1,317 @@
+//! The rules. Nothing is printed here.
+//!
+//! [`arguments`] looks at the options alone, [`signature`] at the function alone, [`together`] at what needs both and is
+//! asked only where the first two found nothing.
+
+use proc_macro2::{Ident, TokenStream, TokenTree};
+use quote::{ToTokens, quote};
+use syn::{
+    Expr, FnArg, GenericParam, ReturnType, Safety,
+    ext::IdentExt,
+    visit::{self, Visit},
+};
+
+use crate::{
+    args::{Arguments, Inner, is_literal},
+    duration,
+    errors::{Errors, with_help},
+    handler::Handler,
+    senders::READ,
+    suggest::{closest, one_of},
+};
+
+/// Rules between options.
+pub(crate) fn arguments(arguments: &Arguments, errors: &mut Errors) {
+    ttl_outlives_retries(arguments, errors);
+    lease_is_shorter_than_ttl(arguments, errors);
+    wait_is_no_longer_than_ttl(arguments, errors);
+    key_has_one_source(arguments, errors);
+    for (name, expression) in expressions(arguments) {
+        stays_inside(name, expression, errors);
+    }
+}
+
+/// A sender that retries after the answer is forgotten runs the handler twice; 1.2 times its schedule leaves a margin.
+fn ttl_outlives_retries(arguments: &Arguments, errors: &mut Errors) {
+    let (Some(ttl), Some(window)) = (arguments.ttl.value(), arguments.retry_window.value()) else { return };
+    if u128::from(*ttl) * 5 >= u128::from(window.ms) * 6 {
+        return;
+    }
+    let retries = match window.sender {
+        Some(sender) => format!("{} retries {} (as of {READ})", sender.name, sender.schedule),
+        None => format!("the sender retries for {}", duration::format(window.ms)),
+    };
+    let enough = duration::format_up(window.ms + window.ms.div_ceil(4));
+    let message = with_help(
+        format!(
+            "`ttl` must be 1.2 times the retries or more: {retries}, and the answer is forgotten after {}",
+            duration::format(*ttl)
+        ),
+        format!("`ttl = \"{enough}\"` leaves a quarter to spare"),
+    );
+    errors.at(arguments.ttl.tokens(), message);
+}
+
+/// A lease past the retention would hold a crashed attempt for longer than its answer is worth.
+fn lease_is_shorter_than_ttl(arguments: &Arguments, errors: &mut Errors) {
+    let (Some(ttl), Some(lease)) = (arguments.ttl.value(), arguments.lease.value()) else { return };
+    if lease >= ttl {
+        let message = with_help(
+            format!("`lease` must be shorter than `ttl` ({})", duration::format(*ttl)),
+            "a lease is how soon a crashed attempt may be taken over, and is renewed while the handler runs: `lease = \"30s\"`",
+        );
+        errors.at(arguments.lease.tokens(), message);
+    }
+}
+
+/// Nothing is left to wait for once the answer is forgotten.
+fn wait_is_no_longer_than_ttl(arguments: &Arguments, errors: &mut Errors) {
+    let (Some(ttl), Some(wait)) = (arguments.ttl.value(), arguments.wait.value()) else { return };
+    if wait > ttl {
+        let message = format!("`wait` can't be longer than `ttl` ({})", duration::format(*ttl));
+        errors.at(arguments.wait.tokens(), message);
+    }
+}
+
+/// `key` takes the place of a header, so what describes the header says nothing.
+fn key_has_one_source(arguments: &Arguments, errors: &mut Errors) {
+    if arguments.key.name().is_none() {
+        return;
+    }
+    if let Some(header) = arguments.header.name() {
+        errors.at(header, "the key comes from `key` or from `header`, not from both: leave one out");
+    }
+    if let Some(optional) = arguments.optional.name() {
+        let message = "`optional` is about a request without the key's header, and `key` reads none: leave one out";
+        errors.at(optional, message);
+    }
+}
+
+/// An expression is evaluated before the handler runs, so it can't wait or answer.
+fn stays_inside(name: &Ident, expression: &Expr, errors: &mut Errors) {
+    walk(expression.to_token_stream(), &mut |token, previous| {
+        let (found, what, instead) = match token {
+            TokenTree::Punct(punct) if punct.as_char() == '?' => {
+                ("`?`", "answer", "use what is there, such as `.ok()`, or let an extractor refuse the request")
+            }
+            TokenTree::Ident(ident) if ident == "return" => {
+                ("`return`", "answer", "let an extractor refuse the request")
+            }
+            TokenTree::Ident(ident) if ident == "await" && matches!(previous, Some(TokenTree::Punct(_))) => {
+                ("`.await`", "wait", "let an extractor fetch the value")
+            }
+            _ => return,
+        };
+        let message = with_help(
+            format!("{found} can't be used in `{name}`: it is read before the handler runs and can't {what}"),
+            instead,
+        );
+        errors.at(token, message);
+    });
+}
+
+fn walk(tokens: TokenStream, visit: &mut dyn FnMut(&TokenTree, Option<&TokenTree>)) {
+    let mut previous = None;
+    for token in tokens {
+        visit(&token, previous.as_ref());
+        if let TokenTree::Group(group) = &token {
+            walk(group.stream(), visit);
+        }
+        previous = Some(token);
+    }
+}
+
+fn expressions(arguments: &Arguments) -> impl Iterator<Item = (&Ident, &Expr)> {
+    [&arguments.key, &arguments.scope].into_iter().filter_map(|slot| slot.name().zip(slot.value()))
+}
+
+/// What keeps a function from being an axum handler, or from being guarded.
+pub(crate) fn signature(handler: &Handler, errors: &mut Errors) {
+    let sig = &handler.sig;
+    is_async(handler, errors);
+    has_no_qualifiers(handler, errors);
+    has_no_self(handler, errors);
+    has_no_lifetimes(handler, errors);
+    does_not_stream(&sig.output, errors);
+    once(handler, errors);
+}
+
+/// Two guards round one handler would claim the same key twice.
+pub(crate) fn once(handler: &Handler, errors: &mut Errors) {
+    for duplicate in handler.attrs.iter().filter(|attribute| is_ours(attribute.path())) {
+        errors.at(duplicate, format!("`{}` is `#[idempotent]` twice: leave one", handler.sig.ident));
+    }
+}
+
+/// Whether a path names this attribute.
+pub(crate) fn is_ours(path: &syn::Path) -> bool {
+    path.segments.last().is_some_and(|segment| segment.ident == "idempotent")
+}
+
+fn is_async(handler: &Handler, errors: &mut Errors) {
+    let sig = &handler.sig;
+    if sig.asyncness.is_some() {
+        return;
+    }
+    let rewritten = sig.generics.lifetimes().any(|lifetime| lifetime.lifetime.ident == "async_trait");
+    let (why, help) = if rewritten {
+        let why = format!("`#[async_trait]` has already rewritten `{}`", sig.ident);
+        (why, "move the handler out of the `impl`, and call the trait's method from it".to_owned())
+    } else if hand_written_future(&sig.output) {
+        let why = format!("`{}` must be an `async fn`", sig.ident);
+        (why, "return the value instead of a future of it, and await the future in the body".to_owned())
+    } else {
+        (format!("`{}` must be an `async fn`", sig.ident), format!("write `async fn {}`", sig.ident))
+    };
+    errors.at(sig.fn_token, with_help(why, help));
+}
+
+/// Whether the return type plainly is a future.
+fn hand_written_future(output: &ReturnType) -> bool {
+    let mut found = false;
+    walk(output.to_token_stream(), &mut |token, _| {
+        found |=
+            matches!(token, TokenTree::Ident(ident) if ident == "Future" || ident == "BoxFuture" || ident == "Ready");
+    });
+    found
+}
+
+fn has_no_qualifiers(handler: &Handler, errors: &mut Errors) {
+    let sig = &handler.sig;
+    let mut refuse = |token: TokenStream, what: &str, why: &str| {
+        errors.at(token, format!("`{}` can't be {what}: {why}", sig.ident));
+    };
+    if let Some(token) = &sig.constness {
+        refuse(quote!(#token), "`const`", "a handler runs for a request");
+    }
+    if let Safety::Unsafe(token) = &sig.safety {
+        refuse(quote!(#token), "`unsafe`", "axum calls handlers from safe code; put an `unsafe` block into the body");
+    }
+    if let Some(token) = &sig.abi {
+        refuse(quote!(#token), "`extern`", "axum calls it as a Rust function");
+    }
+    if let Some(token) = &sig.variadic {
+        refuse(quote!(#token), "variadic", "each argument of a handler has a type");
+    }
+}
+
+fn has_no_self(handler: &Handler, errors: &mut Errors) {
+    if let Some(FnArg::Receiver(receiver)) = handler.sig.inputs.first() {
+        let message = with_help(
+            format!("`{}` takes `self`, which can't be guarded", handler.sig.ident),
+            "take the value as a parameter, such as `State(this): State<Arc<Self>>`",
+        );
+        errors.at(receiver, message);
+    }
+}
+
+/// A guarded handler runs in its own task and may borrow nothing from the request.
+fn has_no_lifetimes(handler: &Handler, errors: &mut Errors) {
+    for parameter in &handler.sig.generics.params {
+        // An `async_trait` rewrite has its own error.
+        if let GenericParam::Lifetime(lifetime) = parameter
+            && handler.sig.asyncness.is_some()
+        {
+            let message = with_help(
+                "a guarded handler can't have a lifetime: it runs in its own task and may outlive the request",
+                "write `'static`, or take an owned value",
+            );
+            errors.at(&lifetime.lifetime, message);
+        }
+    }
+}
+
+/// Server-sent events have no end that could be recorded.
+fn does_not_stream(output: &ReturnType, errors: &mut Errors) {
+    struct FindSse<'a>(Option<&'a Ident>);
+    impl<'a> Visit<'a> for FindSse<'a> {
+        fn visit_path_segment(&mut self, segment: &'a syn::PathSegment) {
+            if segment.ident == "Sse" {
+                self.0.get_or_insert(&segment.ident);
+            }
+            visit::visit_path_segment(self, segment);
+        }
+    }
+    let mut find = FindSse(None);
+    find.visit_return_type(output);
+    if let Some(sse) = find.0 {
+        let message = with_help(
+            "server-sent events can't be recorded, so they can't be replayed",
+            "guard the request that starts the work, and stream its progress from another route",
+        );
+        errors.at(sse, message);
+    }
+}
+
+/// Rules between the options and the function.
+pub(crate) fn together(arguments: &Arguments, handler: &Handler, errors: &mut Errors) {
+    for (name, expression) in expressions(arguments) {
+        names_a_parameter(name, expression, handler, errors);
+    }
+    if let Some(Inner::Free(name) | Inner::Associated(name)) = arguments.inner.value()
+        && name.unraw() == handler.sig.ident.unraw()
+    {
+        let message = format!("`inner` needs another name than the handler's: `inner = {name}_unguarded`");
+        errors.at(name, message);
+    }
+}
+
+/// A `key` that names no parameter is the same for every request, and so is a `scope` unless that is said by a literal.
+fn names_a_parameter(name: &Ident, expression: &Expr, handler: &Handler, errors: &mut Errors) {
+    let opaque = handler.params.iter().any(|param| contains_macro(&param.original.pat));
+    let bindings: Vec<String> =
+        handler.params.iter().flat_map(|param| &param.bindings).map(|binding| binding.unraw().to_string()).collect();
+    if opaque || (name == "scope" && is_literal(expression)) {
+        return;
+    }
+    if bindings.iter().any(|binding| names(expression, binding)) {
+        return;
+    }
+    let mut stranger = None;
+    walk(expression.to_token_stream(), &mut |token, _| {
+        if let TokenTree::Ident(ident) = token {
+            stranger.get_or_insert(ident.unraw().to_string());
+        }
+    });
+    let handler_name = &handler.sig.ident;
+    let suggestion = stranger.and_then(|word| closest(&word, bindings.iter().map(String::as_str)));
+    let mut problem = format!("`{name}` reads none of the parameters of `{handler_name}`");
+    let mut help = match (suggestion, bindings.is_empty()) {
+        (Some(meant), _) => format!("did you mean `{meant}`?"),
+        (None, true) => format!("bind what it should read in the parameters of `{handler_name}`"),
+        (None, false) => format!("`{handler_name}` binds {}", one_of_and(&bindings)),
+    };
+    if name == "key" {
+        problem.push_str(", so every request would have the same key");
+    } else if suggestion.is_none() {
+        help.push_str("; if all callers share their answers, write a text: `scope = \"public\"`");
+    }
+    errors.at(expression, with_help(problem, help));
+}
+
+/// Whether an expression reads a binding, also by capturing it in a format string.
+pub(crate) fn names(expression: &Expr, binding: &str) -> bool {
+    let mut named = false;
+    walk(expression.to_token_stream(), &mut |token, _| match token {
+        TokenTree::Ident(ident) => named |= ident.unraw() == binding,
+        TokenTree::Literal(literal) => named |= literal.to_string().contains(&format!("{{{binding}")),
+        _ => {}
+    });
+    named
+}
+
+fn one_of_and(words: &[String]) -> String {
+    one_of(words).replace(" or ", " and ")
+}
+
+fn contains_macro(pat: &syn::Pat) -> bool {
+    struct Find(bool);
+    impl Visit<'_> for Find {
+        fn visit_macro(&mut self, _: &syn::Macro) {
+            self.0 = true;
+        }
+    }
+    let mut find = Find(false);
+    find.visit_pat(pat);
+    find.0
+}

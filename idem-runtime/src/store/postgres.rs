@@ -1,5 +1,0 @@
-//! Records in Postgres.
-
-/// Keeps records in Postgres.
-#[derive(Debug)]
-pub struct PostgresStore;

@@ -1,0 +1,291 @@
+-- The table and functions of idem's PostgreSQL store. Safe to run again; needs PostgreSQL 11 or newer.
+-- For another table replace `idem_record` everywhere. The functions carry a version, so that processes of two releases
+-- can share the table while a deployment rolls. They refuse sequential scans, because a plan that was made while the table
+-- was empty is one, and it lasts while the table grows.
+
+-- Moments are milliseconds since 1970 from the server's clock: leases and expiry are compared in whole milliseconds, as
+-- in every other store, and no session's time zone can touch them.
+CREATE TABLE IF NOT EXISTS idem_record (
+  epoch       bigint   NOT NULL,                -- fencing token of the newest owner: microseconds since 1970, growing
+  attempt     bigint   NOT NULL,
+  lease_until bigint   NOT NULL,
+  expires     bigint   NOT NULL,                -- the record lives while this is greater than now
+  purge_at    bigint   NOT NULL,                -- never below `expires`; indexed, and spared by most completions (HOT)
+  state       smallint NOT NULL,                -- 1 in progress, 2 completed, 3 unknown
+  hold        boolean  NOT NULL,
+  waited      boolean  NOT NULL DEFAULT false,  -- a duplicate waits: the end of the attempt is worth a NOTIFY
+  id          bytea    NOT NULL PRIMARY KEY,    -- SHA-256 of namespace, operation, scope and key
+  token       bytea    NOT NULL,                -- names the attempt; kept, so that a repeated completion knows itself
+  fingerprint bytea    NOT NULL,
+  response    bytea
+) WITH (fillfactor = 70);
+ALTER TABLE idem_record ALTER COLUMN response SET STORAGE EXTERNAL;
+CREATE INDEX IF NOT EXISTS idem_record_purge_at ON idem_record (purge_at);
+
+-- Decides on the row as it was read, and writes only if it still is that row. READ COMMITTED gives each statement in
+-- here a new snapshot; under a stricter isolation a lost race is a serialization failure, which the caller repeats.
+-- What was read and decides nothing takes no lock, no transaction id and no WAL.
+CREATE OR REPLACE FUNCTION idem_record_claim_v1(
+  p_id bytea, p_token bytea, p_fingerprints bytea[], p_hold boolean, p_lease bigint, p_ttl bigint, p_waiting boolean,
+  OUT outcome text, OUT owner_epoch bigint, OUT owner_attempt bigint, OUT lease_left bigint, OUT bytes bytea
+) LANGUAGE plpgsql VOLATILE SET enable_seqscan = off AS $$
+DECLARE
+  r idem_record;
+  held boolean;
+  live boolean;
+  us bigint;
+  ms bigint;
+BEGIN
+  FOR i IN 1..8 LOOP
+    us := floor(extract(epoch FROM clock_timestamp()) * 1000000);
+    ms := us / 1000;
+    -- Under SERIALIZABLE a read before the insert conflicts with every claim on the same index page: insert first.
+    held := i > 1 OR current_setting('transaction_isolation') <> 'serializable';
+    IF held THEN
+      SELECT * INTO r FROM idem_record t WHERE t.id = p_id;
+      held := FOUND;
+    END IF;
+    live := held AND r.expires > ms;
+
+    IF live AND NOT (r.state = 1 AND r.token = p_token) THEN
+      IF r.state NOT IN (1, 2, 3) THEN
+        outcome := 'corrupt';
+        RETURN;
+      ELSIF r.fingerprint <> ALL (p_fingerprints) THEN
+        outcome := 'mismatch';
+        bytes := r.fingerprint;
+        RETURN;
+      ELSIF r.state = 2 THEN
+        outcome := 'replay';
+        bytes := r.response;
+        RETURN;
+      ELSIF r.state = 1 AND r.lease_until > ms THEN
+        IF p_waiting AND NOT r.waited THEN
+          UPDATE idem_record t SET waited = true WHERE t.id = p_id AND t.state = 1 AND t.token = r.token;
+          CONTINUE WHEN NOT FOUND;
+        END IF;
+        outcome := 'in_progress';
+        lease_left := r.lease_until - ms;
+        RETURN;
+      ELSIF r.state = 3 OR r.hold OR p_hold THEN
+        outcome := 'unknown';
+        RETURN;
+      END IF;
+    END IF;
+
+    -- Held exclusively by an attempt whose record commits with the handler's own transaction: its row can't be seen yet,
+    -- and waiting for it would keep this connection. Claims share it, so they wait for each other's commit only.
+    IF NOT pg_try_advisory_xact_lock_shared(('x' || encode(substr(p_id, 1, 8), 'hex'))::bit(64)::bigint) THEN
+      outcome := 'in_progress';
+      RETURN;
+    END IF;
+    -- An owner must be one after a crash too, whatever the role or database is set to.
+    IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
+      PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+
+    IF NOT held THEN
+      owner_epoch := us;
+      owner_attempt := 1;
+      INSERT INTO idem_record (id, state, token, epoch, attempt, hold, fingerprint, lease_until, expires, purge_at)
+      VALUES (p_id, 1, p_token, us, 1, p_hold, p_fingerprints[1],
+              ms + p_lease, ms + p_lease + p_ttl, ms + p_lease + p_ttl)
+      ON CONFLICT (id) DO NOTHING;
+    ELSE
+      IF live AND r.token = p_token THEN
+        owner_epoch := r.epoch;
+        owner_attempt := r.attempt;
+      ELSE
+        owner_epoch := greatest(r.epoch + 1, us);
+        owner_attempt := CASE WHEN live THEN r.attempt + 1 ELSE 1 END;
+      END IF;
+      UPDATE idem_record t
+      SET state = 1, token = p_token, epoch = owner_epoch, attempt = owner_attempt, hold = p_hold,
+          waited = t.waited AND live, fingerprint = p_fingerprints[1], response = NULL,
+          lease_until = ms + p_lease, expires = ms + p_lease + p_ttl, purge_at = ms + p_lease + p_ttl
+      WHERE t.id = p_id AND t.state = r.state AND t.token = r.token AND t.epoch = r.epoch
+        AND t.lease_until = r.lease_until AND t.expires = r.expires;
+    END IF;
+    IF FOUND THEN
+      outcome := 'owner';
+      RETURN;
+    END IF;
+  END LOOP;
+  outcome := 'again';
+END $$;
+
+CREATE OR REPLACE FUNCTION idem_record_complete_v1(
+  p_id bytea, p_token bytea, p_epoch bigint, p_attempt bigint, p_fingerprint bytea, p_ttl bigint, p_response bytea,
+  OUT ack text
+) LANGUAGE plpgsql VOLATILE SET enable_seqscan = off AS $$
+DECLARE
+  r idem_record;
+  wake boolean;
+  ms bigint;
+BEGIN
+  IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
+    PERFORM set_config('synchronous_commit', 'on', true);
+  END IF;
+  FOR i IN 1..8 LOOP
+    ms := floor(extract(epoch FROM clock_timestamp()) * 1000);
+    UPDATE idem_record t
+    SET state = 2, response = p_response, expires = ms + p_ttl,
+        purge_at = CASE WHEN t.purge_at BETWEEN ms + p_ttl AND ms + 2 * p_ttl THEN t.purge_at ELSE ms + p_ttl END
+    WHERE t.id = p_id AND t.token = p_token AND t.state = 1 AND t.expires > ms
+    RETURNING t.waited INTO wake;
+    IF FOUND THEN
+      IF wake THEN
+        PERFORM pg_notify('idem_settled', encode(p_id, 'hex'));
+      END IF;
+      ack := 'done';
+      RETURN;
+    END IF;
+
+    SELECT * INTO r FROM idem_record t WHERE t.id = p_id;
+    IF FOUND AND r.expires > ms THEN
+      CONTINUE WHEN r.state = 1 AND r.token = p_token;
+      ack := CASE WHEN r.state NOT IN (1, 2, 3) THEN 'corrupt' WHEN r.state = 2 AND r.token = p_token THEN 'done'
+                  ELSE 'lost' END;
+      RETURN;
+    END IF;
+
+    -- Nothing is there and the attempt did run: a retry must find what it did.
+    EXIT WHEN NOT pg_try_advisory_xact_lock_shared(('x' || encode(substr(p_id, 1, 8), 'hex'))::bit(64)::bigint);
+    IF r.id IS NULL THEN
+      INSERT INTO idem_record
+        (id, state, token, epoch, attempt, hold, fingerprint, lease_until, expires, purge_at, response)
+      VALUES (p_id, 2, p_token, p_epoch, p_attempt, false, p_fingerprint, ms, ms + p_ttl, ms + p_ttl, p_response)
+      ON CONFLICT (id) DO NOTHING;
+    ELSE
+      UPDATE idem_record t
+      SET state = 2, token = p_token, epoch = greatest(t.epoch, p_epoch), attempt = p_attempt, hold = false,
+          waited = false, fingerprint = p_fingerprint, response = p_response,
+          lease_until = ms, expires = ms + p_ttl, purge_at = ms + p_ttl
+      WHERE t.id = p_id AND t.epoch = r.epoch AND t.expires = r.expires;
+    END IF;
+    IF FOUND THEN
+      ack := 'done';
+      RETURN;
+    END IF;
+  END LOOP;
+  ack := 'again';
+END $$;
+
+-- Leaves the expiry alone, so that no index entry changes.
+CREATE OR REPLACE FUNCTION idem_record_renew_v1(p_id bytea, p_token bytea, p_lease bigint, OUT ack text)
+LANGUAGE plpgsql VOLATILE SET enable_seqscan = off AS $$
+DECLARE
+  ms bigint := floor(extract(epoch FROM clock_timestamp()) * 1000);
+BEGIN
+  IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
+    PERFORM set_config('synchronous_commit', 'on', true);
+  END IF;
+  UPDATE idem_record t SET lease_until = ms + p_lease
+  WHERE t.id = p_id AND t.token = p_token AND t.state = 1 AND t.expires > ms;
+  ack := CASE WHEN FOUND THEN 'done' ELSE 'lost' END;
+END $$;
+
+CREATE OR REPLACE FUNCTION idem_record_release_v1(p_id bytea, p_token bytea, OUT ack text)
+LANGUAGE plpgsql VOLATILE SET enable_seqscan = off AS $$
+DECLARE
+  r idem_record;
+  wake boolean;
+  ms bigint;
+BEGIN
+  IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
+    PERFORM set_config('synchronous_commit', 'on', true);
+  END IF;
+  FOR i IN 1..8 LOOP
+    ms := floor(extract(epoch FROM clock_timestamp()) * 1000);
+    DELETE FROM idem_record t WHERE t.id = p_id AND t.token = p_token AND t.state = 1 AND t.expires > ms
+    RETURNING t.waited INTO wake;
+    IF FOUND THEN
+      IF wake THEN
+        PERFORM pg_notify('idem_settled', encode(p_id, 'hex'));
+      END IF;
+      ack := 'done';
+      RETURN;
+    END IF;
+    SELECT * INTO r FROM idem_record t WHERE t.id = p_id;
+    IF NOT FOUND OR r.expires <= ms THEN
+      ack := 'done';
+      RETURN;
+    ELSIF r.state <> 1 OR r.token <> p_token THEN
+      ack := 'lost';
+      RETURN;
+    END IF;
+  END LOOP;
+  ack := 'again';
+END $$;
+
+CREATE OR REPLACE FUNCTION idem_record_hold_v1(p_id bytea, p_token bytea, p_ttl bigint, OUT ack text)
+LANGUAGE plpgsql VOLATILE SET enable_seqscan = off AS $$
+DECLARE
+  r idem_record;
+  wake boolean;
+  ms bigint;
+BEGIN
+  IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
+    PERFORM set_config('synchronous_commit', 'on', true);
+  END IF;
+  FOR i IN 1..8 LOOP
+    ms := floor(extract(epoch FROM clock_timestamp()) * 1000);
+    UPDATE idem_record t SET state = 3, expires = ms + p_ttl, purge_at = ms + p_ttl
+    WHERE t.id = p_id AND t.token = p_token AND t.state = 1 AND t.expires > ms
+    RETURNING t.waited INTO wake;
+    IF FOUND THEN
+      IF wake THEN
+        PERFORM pg_notify('idem_settled', encode(p_id, 'hex'));
+      END IF;
+      ack := 'done';
+      RETURN;
+    END IF;
+    SELECT * INTO r FROM idem_record t WHERE t.id = p_id;
+    IF NOT FOUND OR r.expires <= ms OR r.token <> p_token OR r.state NOT IN (1, 3) THEN
+      ack := 'lost';
+      RETURN;
+    ELSIF r.state = 3 THEN
+      ack := 'done';
+      RETURN;
+    END IF;
+  END LOOP;
+  ack := 'again';
+END $$;
+
+CREATE OR REPLACE FUNCTION idem_record_forget_v1(p_id bytea, OUT was_live boolean)
+LANGUAGE plpgsql VOLATILE SET enable_seqscan = off AS $$
+DECLARE
+  wake boolean;
+BEGIN
+  IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
+    PERFORM set_config('synchronous_commit', 'on', true);
+  END IF;
+  DELETE FROM idem_record t WHERE t.id = p_id
+  RETURNING t.expires > floor(extract(epoch FROM clock_timestamp()) * 1000), t.waited INTO was_live, wake;
+  IF wake THEN
+    PERFORM pg_notify('idem_settled', encode(p_id, 'hex'));
+  END IF;
+  was_live := coalesce(was_live, false);
+END $$;
+
+-- One batch. Rows that someone works on are skipped, the expiry is checked again by the delete, and the commit needn't be
+-- durable: what a crash brings back is expired still.
+CREATE OR REPLACE FUNCTION idem_record_purge_v1(p_rows bigint, p_bytes bigint, OUT removed bigint, OUT more boolean)
+LANGUAGE plpgsql VOLATILE SET enable_seqscan = off AS $$
+DECLARE
+  found_due bigint;
+  ms bigint := floor(extract(epoch FROM clock_timestamp()) * 1000);
+BEGIN
+  PERFORM set_config('synchronous_commit', 'off', true);
+  WITH due AS MATERIALIZED (
+    SELECT t.id, t.purge_at, coalesce(octet_length(t.response), 0) AS size
+    FROM idem_record t WHERE t.purge_at <= ms ORDER BY t.purge_at LIMIT p_rows FOR UPDATE SKIP LOCKED
+  ), sized AS (
+    SELECT id, sum(size) OVER (ORDER BY purge_at, id) - size AS before FROM due
+  ), gone AS (
+    DELETE FROM idem_record t USING sized s
+    WHERE t.id = s.id AND s.before < p_bytes AND t.purge_at <= ms AND t.expires <= ms RETURNING 1
+  )
+  SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM due) INTO removed, found_due;
+  more := removed > 0 AND (found_due >= p_rows OR removed < found_due);
+END $$;

@@ -1,5 +1,0 @@
-//! Records in Sqlite.
-
-/// Keeps records in Sqlite.
-#[derive(Debug)]
-pub struct SqliteStore;

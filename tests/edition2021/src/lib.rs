@@ -1,0 +1,1 @@
+//! The shapes of handlers once more, in the edition before.

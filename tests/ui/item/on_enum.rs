@@ -1,0 +1,9 @@
+// One error that says where the attribute belongs.
+#![allow(unused)]
+
+use idem_runtime::idempotent;
+
+#[idempotent(ttl = "24h")]
+enum Choice {}
+
+fn main() {}

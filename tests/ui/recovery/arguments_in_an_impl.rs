@@ -1,0 +1,34 @@
+// One error, and the handler is still there for the route.
+#![allow(unused)]
+
+use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
+use idem_runtime::{HasIdempotency, Idempotency, idempotent};
+
+#[derive(Clone)]
+struct App {
+    idempotency: Idempotency,
+}
+
+impl HasIdempotency for App {
+    fn idempotency(&self) -> &Idempotency {
+        &self.idempotency
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct Order {
+    id: String,
+    amount: u64,
+}
+
+impl App {
+    #[idempotent(ttl = "24h", scope = app.)]
+    async fn create(State(app): State<Self>, Json(order): Json<Order>) -> StatusCode {
+        let _ = (app.idempotency, order.id, order.amount);
+        StatusCode::CREATED
+    }
+}
+
+fn main() {
+    let _: Router<App> = Router::new().route("/", post(App::create));
+}
