@@ -6,6 +6,8 @@
 //! curl -i localhost:3000/v1/charges -H "Idempotency-Key: a8f3b2c1" -d amount=2000 -d currency=eur
 //! ```
 //!
+//! The second answer is a replay; `curl localhost:3000/metrics` counts it.
+//!
 //! `PORT` sets the port, `IDEM_STORE` the store by its URL (`memory:` unless set).
 
 use std::{
@@ -19,9 +21,10 @@ use axum::{
     Form, Json, Router,
     extract::{FromRef, State},
     http::StatusCode,
-    routing::post,
+    routing::{get, post},
 };
 use idem_runtime::{Idempotency, idempotent};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tokio::{net::TcpListener, signal};
 
 use auth::AuthUser;
@@ -34,6 +37,7 @@ mod bank;
 struct App {
     bank: Bank,
     idempotency: Idempotency,
+    metrics: PrometheusHandle,
 }
 
 /// Charges once per key and user, however often it is sent.
@@ -61,16 +65,32 @@ async fn list_payments(State(bank): State<Bank>, user: AuthUser) -> Json<Vec<Pay
     Json(bank.payments(&user.name))
 }
 
+/// For Prometheus: `idem_requests_total` by outcome, among others.
+async fn metrics(State(metrics): State<PrometheusHandle>) -> String {
+    metrics.render()
+}
+
+/// Folds the recorded times together, so that they don't pile up where nobody asks for them.
+async fn keep_up(metrics: PrometheusHandle) {
+    loop {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        metrics.run_upkeep();
+    }
+}
+
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     tracing_subscriber::fmt().with_env_filter(env::var("RUST_LOG").unwrap_or_else(|_| "info".into())).init();
 
     let store = env::var("IDEM_STORE").unwrap_or_else(|_| "memory:".into());
     let idempotency = Idempotency::connect(&store).await?;
-    let app = App { bank: Bank::default(), idempotency: idempotency.clone() };
+    let metrics = PrometheusBuilder::new().install_recorder()?;
+    tokio::spawn(keep_up(metrics.clone()));
+    let app = App { bank: Bank::default(), idempotency: idempotency.clone(), metrics };
     let router = Router::new()
         .route("/payments", post(create_payment).get(list_payments))
         .route("/v1/charges", post(create_charge))
+        .route("/metrics", get(self::metrics))
         .with_state(app);
 
     let port = env::var("PORT").map_or(Ok(3000), |port| port.parse())?;

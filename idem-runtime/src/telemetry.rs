@@ -2,7 +2,7 @@
 //!
 //! Keys, bodies and credentials are never logged; a record is named by the first 8 hex digits of its id.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use crate::protocol::RecordId;
 
@@ -66,16 +66,16 @@ impl Outcome {
 }
 
 /// Reports the terminal outcome of one request.
-pub(crate) fn outcome(outcome: Outcome, operation: &str, record: Option<&RecordId>) {
+pub(crate) fn outcome(outcome: Outcome, operation: &Arc<str>, record: Option<&RecordId>) {
     let record = record.map(tracing::field::display);
     let name = outcome.name();
     if outcome.is_trouble() {
-        tracing::warn!(target: "idem", outcome = name, operation, record, "idempotency");
+        tracing::warn!(target: "idem", outcome = name, operation = &**operation, record, "idempotency");
     } else {
-        tracing::info!(target: "idem", outcome = name, operation, record, "idempotency");
+        tracing::info!(target: "idem", outcome = name, operation = &**operation, record, "idempotency");
     }
     #[cfg(feature = "metrics")]
-    metrics::counter!("idem_requests_total", "outcome" => name, "operation" => operation.to_owned()).increment(1);
+    metrics::counter!("idem_requests_total", "outcome" => name, "operation" => Arc::clone(operation)).increment(1);
 }
 
 /// Reports how long a store call took.
@@ -92,20 +92,23 @@ pub(crate) fn store_time(verb: &'static str, store: &'static str, took: Duration
 }
 
 /// Reports how long a handler ran.
-pub(crate) fn handler_time(operation: &str, took: Duration) {
+pub(crate) fn handler_time(operation: &Arc<str>, took: Duration) {
     #[cfg(feature = "metrics")]
-    metrics::histogram!("idem_handler_seconds", "operation" => operation.to_owned()).record(took);
+    metrics::histogram!("idem_handler_seconds", "operation" => Arc::clone(operation)).record(took);
     #[cfg(not(feature = "metrics"))]
     let _ = (operation, took);
 }
 
-/// Reports how many attempts run now.
-pub(crate) fn running(count: usize) {
+/// Reports that an attempt has begun. Counted up and down, since a process may have several handles.
+pub(crate) fn run_begun() {
     #[cfg(feature = "metrics")]
-    #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
-    metrics::gauge!("idem_running_attempts").set(count as f64);
-    #[cfg(not(feature = "metrics"))]
-    let _ = count;
+    metrics::gauge!("idem_running_attempts").increment(1);
+}
+
+/// Reports that an attempt has ended and is settled.
+pub(crate) fn run_ended() {
+    #[cfg(feature = "metrics")]
+    metrics::gauge!("idem_running_attempts").decrement(1);
 }
 
 /// Reports a failure of the store that a person should hear of, with its causes.

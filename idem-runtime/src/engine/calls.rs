@@ -3,6 +3,7 @@
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use tokio::time::{Instant, sleep, timeout};
+use tracing::Instrument as _;
 
 use super::Engine;
 use crate::{
@@ -88,7 +89,12 @@ impl Engine {
 
     /// Repeats `end` until the store acknowledges it or there is no more use in it.
     pub(super) async fn end_eventually(&self, claim: &Claim, end: End) {
-        let lasts = if matches!(end, End::Release) { claim.lease } else { claim.ttl };
+        // A lapsed claim is out of the way by itself, but with `hold` it blocks its key until it expires.
+        let lasts = match end {
+            End::Release if !claim.hold => claim.lease,
+            End::Release => claim.lease.saturating_add(claim.ttl),
+            End::Complete(_) | End::Hold => claim.ttl,
+        };
         let until = Instant::now() + lasts.min(Duration::from_secs(30 * 24 * 3600));
         let mut pause = Duration::from_millis(50);
         loop {
@@ -96,10 +102,6 @@ impl Engine {
                 Ok(_) => return self.waiters.wake(&claim.id),
                 Err(error @ StoreError::Corrupt(_)) => return telemetry::store_failed(end.verb(), &claim.id, &error),
                 Err(error) if Instant::now() >= until => return telemetry::store_failed(end.verb(), &claim.id, &error),
-                // A store that refuses the outcome may still grant the lease that keeps others away.
-                Err(_) if !matches!(end, End::Release) => {
-                    let _ = bounded(self.renew(claim), self.store_timeout).await;
-                }
                 Err(_) => {}
             }
             sleep(pause).await;
@@ -116,12 +118,13 @@ impl Engine {
             return;
         };
         let engine = Arc::clone(self);
-        tokio::spawn(async move {
+        let releasing = async move {
             if let Some(late) = late {
                 late.await;
             }
             engine.end_eventually(&claim, End::Release).await;
             drop(permit);
-        });
+        };
+        tokio::spawn(releasing.in_current_span());
     }
 }

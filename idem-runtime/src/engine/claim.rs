@@ -57,10 +57,7 @@ impl Engine {
             let seen = |outcome| telemetry::outcome(outcome, &job.operation, Some(&job.claim.id));
             let lease_left = match claimed {
                 Claimed::InProgress { lease_left } => lease_left,
-                Claimed::Replay { outcome } => {
-                    seen(if waiter.is_some() { Outcome::Waited } else { Outcome::Replayed });
-                    return Verdict::Replay { outcome };
-                }
+                Claimed::Replay { outcome } => return Verdict::Replay { outcome, waited: waiter.is_some() },
                 Claimed::Mismatch { stored } => {
                     seen(Outcome::Mismatch);
                     return Verdict::Mismatch { stored };
@@ -129,6 +126,7 @@ impl Engine {
     async fn claim(self: Arc<Self>, claim: Claim) -> (Result<Claimed, StoreError>, Reading) {
         let until = Instant::now() + self.store_timeout;
         let mut pauses = PAUSES.into_iter();
+        let mut ambiguous = false;
         loop {
             let sent = clock::now();
             let mut call = self.claim_once(&claim);
@@ -142,11 +140,19 @@ impl Engine {
                     }
                 },
             };
-            let Err(error @ StoreError::Fault(_)) = result else { return (result, sent) };
-            let pause = pauses.next().filter(|pause| Instant::now() + *pause < until);
+            let pause = match &result {
+                Ok(_) => return (result, sent),
+                Err(StoreError::Fault(_)) => {
+                    ambiguous = true;
+                    pauses.next().filter(|pause| Instant::now() + *pause < until)
+                }
+                Err(StoreError::Corrupt(_)) => None,
+            };
             let Some(pause) = pause else {
-                self.abandon(claim, None::<std::future::Ready<()>>);
-                return (Err(error), sent);
+                if ambiguous {
+                    self.abandon(claim, None::<std::future::Ready<()>>);
+                }
+                return (result, sent);
             };
             sleep(pause).await;
         }

@@ -13,7 +13,6 @@ mod waiters;
 
 use std::{
     any::Any,
-    borrow::Cow,
     fmt,
     future::Future,
     pin::Pin,
@@ -63,7 +62,7 @@ pub(crate) struct Job<W> {
     /// What is claimed, and how.
     pub(crate) claim: Claim,
     /// The operation's name, for metrics.
-    pub(crate) operation: Cow<'static, str>,
+    pub(crate) operation: Arc<str>,
     /// How long a duplicate waits for the running attempt.
     pub(crate) wait: Duration,
     /// Filled for the handler when it starts.
@@ -115,8 +114,8 @@ pub(crate) enum Verdict<W: Work> {
     Panicked(Box<dyn Any + Send>),
     /// It was stopped because its lease could not be proved.
     LeaseLost,
-    /// It ran before: the stored outcome.
-    Replay { outcome: Bytes },
+    /// It ran before: the stored outcome, and whether this caller waited for it. Whoever reads it reports it.
+    Replay { outcome: Bytes, waited: bool },
     /// It runs, for this much longer unless it renews.
     InProgress { lease_left: Option<Duration> },
     /// It ran before, and nobody knows what it did.

@@ -11,6 +11,7 @@ use std::{
 };
 
 use tokio::time::{sleep, timeout};
+use tracing::Instrument as _;
 
 use super::{Answer, Engine, Job, Settle, Settled, Work, attempt::Started, calls::End, clock, running::RunGuard};
 use crate::{
@@ -28,7 +29,7 @@ pub(super) enum Ran<T> {
 /// A run that has started: what is needed to settle it.
 pub(super) struct Owner {
     pub(super) claim: Claim,
-    pub(super) operation: std::borrow::Cow<'static, str>,
+    pub(super) operation: Arc<str>,
     pub(super) epoch: u64,
     pub(super) number: u32,
     attempt: Arc<super::AttemptCell>,
@@ -93,7 +94,7 @@ impl Engine {
                     Settle::Release => self.settle(owner, End::Release).await,
                     Settle::Hold => self.settle(owner, End::Hold).await,
                     Settle::Later(later) => {
-                        tokio::spawn(Arc::clone(&self).settle_later(owner, later));
+                        tokio::spawn(Arc::clone(&self).settle_later(owner, later).in_current_span());
                     }
                 }
                 Ran::Reply(reply)
@@ -131,7 +132,7 @@ impl Engine {
     /// Polls `work` for as long as the lease can be proved, renewing it. With `hold` the work runs on without.
     async fn drive<F: Future>(self: &Arc<Self>, owner: &Owner, work: F) -> Stop<F::Output> {
         let mut work = pin!(work);
-        let mut renewing = pin!(self.keep_lease(owner));
+        let mut renewing = pin!(self.keep_lease(owner, owner.claim.hold));
         let mut renewed = false;
         poll_fn(|context| {
             // Before every poll: after a sleep of the machine the work must not take another step.
@@ -155,14 +156,14 @@ impl Engine {
         .await
     }
 
-    /// Renews the lease until it is lost; with `hold`, until another attempt settled the record.
-    async fn keep_lease(&self, owner: &Owner) {
+    /// Renews the lease until it is lost; with `tries_on`, until another attempt owns or settled the record.
+    pub(super) async fn keep_lease(&self, owner: &Owner, tries_on: bool) {
         loop {
             let now = clock::now();
             let (due, left) = owner.lease(|fence| (fence.renewal_due(now), fence.left(now)));
             if left.is_zero() {
                 owner.attempt.lose();
-                if !owner.claim.hold {
+                if !tries_on {
                     return;
                 }
             }
@@ -182,7 +183,9 @@ impl Engine {
                     telemetry::store_failed("renew", &owner.claim.id, &error);
                     sleep((owner.claim.lease / 12).min(limit)).await;
                 }
-                Ok(Err(_)) | Err(_) => {}
+                // A store that panics.
+                Ok(Err(_)) => sleep((owner.claim.lease / 12).min(limit)).await,
+                Err(_) => {}
             }
         }
     }

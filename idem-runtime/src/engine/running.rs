@@ -10,6 +10,8 @@ use std::{
 
 use tokio::sync::Notify;
 
+use crate::telemetry;
+
 /// How many attempts run detached from their requests.
 #[derive(Debug, Default)]
 pub(crate) struct Running {
@@ -23,8 +25,8 @@ pub(crate) struct RunGuard(Arc<Running>);
 
 impl Running {
     pub(crate) fn enter(self: &Arc<Self>) -> RunGuard {
-        let running = self.count.fetch_add(1, Ordering::SeqCst) + 1;
-        crate::telemetry::running(running);
+        self.count.fetch_add(1, Ordering::SeqCst);
+        telemetry::run_begun();
         RunGuard(Arc::clone(self))
     }
 
@@ -46,9 +48,8 @@ impl Running {
 
 impl Drop for RunGuard {
     fn drop(&mut self) {
-        let running = self.0.count.fetch_sub(1, Ordering::SeqCst) - 1;
-        crate::telemetry::running(running);
-        if running == 0 {
+        telemetry::run_ended();
+        if self.0.count.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.0.idle.notify_waiters();
         }
     }

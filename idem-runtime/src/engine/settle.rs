@@ -1,8 +1,13 @@
 //! The end of an attempt, told to the store.
 
-use std::sync::Arc;
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::Arc,
+};
 
 use bytes::Bytes;
+use tracing::Instrument as _;
 
 use super::{
     Engine,
@@ -35,7 +40,8 @@ impl Engine {
     /// caller has its answer; the attempt counts as running until then.
     pub(super) async fn settle(self: &Arc<Self>, owner: Owner, end: End) {
         let claim = &owner.claim;
-        let outcome = match bounded(self.end(claim, &end), self.store_timeout).await {
+        let ending = bounded(self.end(claim, &end), self.store_timeout);
+        let outcome = match self.leased(&owner, &end, ending).await {
             Ok(Ack::Done) => match end {
                 End::Complete(_) if owner.number > 1 => Outcome::Takeover,
                 End::Complete(_) => Outcome::Executed,
@@ -49,12 +55,29 @@ impl Engine {
                 telemetry::outcome(Outcome::CompletionLate, &owner.operation, Some(&claim.id));
                 if matches!(error, StoreError::Fault(_)) {
                     let engine = Arc::clone(self);
-                    tokio::spawn(async move { engine.end_eventually(&owner.claim, end).await });
+                    let ending = async move {
+                        engine.leased(&owner, &end, engine.end_eventually(&owner.claim, end.clone())).await;
+                    };
+                    tokio::spawn(ending.in_current_span());
                 }
                 return;
             }
         };
         telemetry::outcome(outcome, &owner.operation, Some(&claim.id));
         self.waiters.wake(&claim.id);
+    }
+
+    /// Keeps the lease while `ending` takes its time, so that nobody runs what has run. A key to be freed needs none.
+    async fn leased<T>(self: &Arc<Self>, owner: &Owner, end: &End, ending: impl Future<Output = T>) -> T {
+        let (mut ending, mut renewing) = (pin!(ending), pin!(self.keep_lease(owner, true)));
+        let mut renewed = matches!(end, End::Release);
+        poll_fn(|context| {
+            let ended = ending.as_mut().poll(context);
+            if ended.is_pending() && !renewed {
+                renewed = renewing.as_mut().poll(context).is_ready();
+            }
+            ended
+        })
+        .await
     }
 }

@@ -25,5 +25,9 @@ pub(super) async fn read(request: Request) -> Result<(Request, Bytes), Response>
     if parts.version == Version::HTTP_2 && declared.is_some_and(|declared| bytes.len() < declared) {
         return Err((StatusCode::BAD_REQUEST, "The request body is shorter than its Content-Length").into_response());
     }
+    // One without a length can't be told by it, but the server drops this future the next time it waits.
+    if parts.version == Version::HTTP_2 && declared.is_none() {
+        tokio::task::yield_now().await;
+    }
     Ok((Request::from_parts(parts, Body::from(bytes.clone())), bytes))
 }

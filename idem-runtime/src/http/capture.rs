@@ -3,6 +3,8 @@
 use std::{
     borrow::Borrow,
     collections::VecDeque,
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
@@ -95,7 +97,7 @@ pub(super) async fn answer(response: Response, policy: &Policy, idempotency: &Id
     }
     let mut begun = VecDeque::new();
     let (settle, body) = loop {
-        match std::future::poll_fn(|context| Poll::Ready(Pin::new(&mut body).poll_frame(context))).await {
+        match std::future::poll_fn(|context| Poll::Ready(poll_piece(&mut body, context))).await {
             Poll::Ready(None) => break (engine::Settle::Keep(kept.whole(&copy)), whole_body(begun)),
             Poll::Ready(Some(Ok(frame))) => {
                 let fits = copy.take(&frame);
@@ -121,6 +123,12 @@ pub(super) async fn answer(response: Response, policy: &Policy, idempotency: &Id
         }
     };
     pass(head, body, settle)
+}
+
+/// Polls a body for its next piece. One that panics has failed like any other: the answer's head stands.
+pub(super) fn poll_piece(body: &mut Body, context: &mut Context<'_>) -> Poll<Option<Piece>> {
+    catch_unwind(AssertUnwindSafe(|| Pin::new(body).poll_frame(context)))
+        .unwrap_or_else(|_| Poll::Ready(Some(Err(axum::Error::new(io::Error::other("the body panicked"))))))
 }
 
 fn pass(head: Parts, body: Body, settle: engine::Settle) -> Answer<Response> {
@@ -163,7 +171,12 @@ impl http_body::Body for Rejoined {
 
     fn size_hint(&self) -> SizeHint {
         let begun: u64 = self.begun.iter().flatten().filter_map(Frame::data_ref).map(|data| data.len() as u64).sum();
-        let rest = self.rest.as_ref().map_or_else(|| SizeHint::with_exact(0), http_body::Body::size_hint);
+        // A piece that failed cuts the body: a length would make what came before it pass for the whole.
+        let rest = match &self.rest {
+            Some(rest) => rest.size_hint(),
+            None if self.begun.iter().any(Result::is_err) => SizeHint::default(),
+            None => SizeHint::with_exact(0),
+        };
         let mut hint = SizeHint::new();
         hint.set_lower(rest.lower() + begun);
         if let Some(upper) = rest.upper() {

@@ -182,7 +182,7 @@ pub(super) async fn capture(
         Mode::Required | Mode::Optional => {
             let read = read_key(headers, Policy::DEFAULT.header, mode == Mode::Optional);
             KeySource::Read(read.map_err(|problem| {
-                refuse(problem, idempotency.as_ref(), &operation_name(request.method(), route.as_ref(), &uri))
+                refuse(problem, idempotency.as_ref(), &label(request.method(), route.as_ref()).into())
             })?)
         }
     };
@@ -222,16 +222,30 @@ pub(super) fn read_key(headers: &HeaderMap, name: &'static str, optional: bool) 
 }
 
 /// Answers with a problem of the key, and counts it.
-pub(super) fn refuse(problem: Problem, idempotency: Option<&Idempotency>, operation: &str) -> Response {
+pub(super) fn refuse(problem: Problem, idempotency: Option<&Idempotency>, label: &Arc<str>) -> Response {
     let outcome = if matches!(problem, Problem::KeyMissing(_)) { Outcome::KeyMissing } else { Outcome::KeyInvalid };
-    telemetry::outcome(outcome, operation, None);
+    telemetry::outcome(outcome, label, None);
     problem.respond(idempotency.map_or(Idempotency::PROBLEM_BASE, Idempotency::problem_base))
 }
 
 /// The operation's name where the policy gives none: method and route template, or the path where no route matched.
 pub(super) fn operation_name(method: &Method, route: Option<&MatchedPath>, uri: &Uri) -> String {
-    let route = route.map_or_else(|| uri.path(), MatchedPath::as_str);
-    let mut name = String::with_capacity(method.as_str().len() + 1 + route.len());
-    name.extend([method.as_str(), " ", route]);
+    name(method.as_str(), route.map_or_else(|| uri.path(), MatchedPath::as_str))
+}
+
+/// What metrics and events call an operation without a name of its own. Any path may reach a fallback and any method an
+/// `any` route, so these are left out: labels must stay few, and a path may hold a secret.
+pub(super) fn label(method: &Method, route: Option<&MatchedPath>) -> String {
+    let method = if matches!(*method, Method::POST | Method::PUT | Method::PATCH | Method::DELETE) {
+        method.as_str()
+    } else {
+        "OTHER"
+    };
+    name(method, route.map_or("(no route)", MatchedPath::as_str))
+}
+
+fn name(method: &str, route: &str) -> String {
+    let mut name = String::with_capacity(method.len() + 1 + route.len());
+    name.extend([method, " ", route]);
     name
 }

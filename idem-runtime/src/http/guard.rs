@@ -1,12 +1,12 @@
 //! One request through the engine and back.
 
-use std::{borrow::Cow, panic::resume_unwind, time::Duration};
+use std::{borrow::Cow, panic::resume_unwind, sync::Arc, time::Duration};
 
 use axum::response::Response;
 
 use super::{
     capture,
-    extract::{Head, KeySource, operation_name, read_key, refuse},
+    extract::{Head, KeySource, label, operation_name, read_key, refuse},
     problem::{
         InProgress, KeyInvalid, KeyMissing, KeyReused, LeaseLost, NotInstalled, OutcomeUnknown, Problem,
         StoreUnavailable,
@@ -65,17 +65,21 @@ where
         Some(name) => Cow::Borrowed(name),
         None => Cow::Owned(operation_name(&head.method, head.route.as_ref(), &head.uri)),
     };
+    let label: Arc<str> = policy.operation.map_or_else(|| label(&head.method, head.route.as_ref()).into(), Arc::from);
     let key = match find_key(policy, &head, key) {
         Ok(Some(key)) => key,
         Ok(None) => {
-            telemetry::outcome(Outcome::Unprotected, &operation, None);
+            telemetry::outcome(Outcome::Unprotected, &label, None);
             return handler.await;
         }
-        Err(problem) => return refuse(problem, Some(&idempotency), &operation),
+        Err(problem) => return refuse(problem, Some(&idempotency), &label),
     };
     let token = match engine::token() {
         Ok(token) => token,
-        Err(error) => return unavailable(&error, &idempotency, &operation),
+        Err(error) => {
+            tracing::error!(target: "idem", %error, "no random token");
+            return unavailable(&idempotency, &label, None);
+        }
     };
     // An expression that finds nobody leaves the caller to be told apart by credentials, as if there were none.
     let scope = scope.flatten();
@@ -89,19 +93,22 @@ where
         ttl: Duration::from_millis(policy.ttl_ms),
         waiting: false,
     };
-    let (fingerprint, lease) = (claim.fingerprint, claim.lease);
+    let (id, fingerprint, lease) = (claim.id, claim.fingerprint, claim.lease);
     let work = Handler { future: handler, policy, idempotency: idempotency.clone() };
     let wait = Duration::from_millis(policy.wait_ms);
-    let job = Job { claim, operation: operation.clone(), wait, attempt: head.attempt, work };
+    let job = Job { claim, operation: Arc::clone(&label), wait, attempt: head.attempt, work };
     let problem: Problem = match idempotency.engine().guard(job).await {
         Verdict::Ran(response) => return response,
         Verdict::Panicked(payload) => resume_unwind(payload),
-        Verdict::Replay { outcome } => match replay::response(outcome, &idempotency) {
-            Ok(response) => return response,
+        Verdict::Replay { outcome, waited } => match replay::response(outcome, &idempotency) {
+            Ok(response) => {
+                let outcome = if waited { Outcome::Waited } else { Outcome::Replayed };
+                telemetry::outcome(outcome, &label, Some(&id));
+                return response;
+            }
             Err(corrupt) => {
-                let error = StoreError::Corrupt(corrupt);
-                tracing::error!(target: "idem", operation = &*operation, error = %corrupt, "an idempotency record is damaged");
-                return unavailable(&error, &idempotency, &operation);
+                telemetry::store_failed("replay", &id, &corrupt);
+                return unavailable(&idempotency, &label, Some(&id));
             }
         },
         Verdict::Mismatch { stored } => KeyReused { difference: fingerprint.difference(&stored) }.into(),
@@ -111,16 +118,16 @@ where
         Verdict::Unknown => OutcomeUnknown {}.into(),
         Verdict::LeaseLost => LeaseLost { lease }.into(),
         Verdict::Unavailable(StoreError::Fault(_), work) if policy.outage == Outage::Run => {
-            telemetry::outcome(Outcome::Unprotected, &operation, None);
+            telemetry::outcome(Outcome::Unprotected, &label, Some(&id));
             return work.future.await;
         }
-        Verdict::Unavailable(error, _) => return unavailable(&error, &idempotency, &operation),
+        Verdict::Unavailable(..) => return unavailable(&idempotency, &label, Some(&id)),
     };
     problem.respond(idempotency.problem_base())
 }
 
-fn unavailable(_: &StoreError, idempotency: &Idempotency, operation: &str) -> Response {
-    telemetry::outcome(Outcome::StoreError, operation, None);
+fn unavailable(idempotency: &Idempotency, label: &Arc<str>, record: Option<&RecordId>) -> Response {
+    telemetry::outcome(Outcome::StoreError, label, record);
     Problem::from(StoreUnavailable {}).respond(idempotency.problem_base())
 }
 

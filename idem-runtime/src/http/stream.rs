@@ -2,7 +2,9 @@
 
 use std::{
     collections::VecDeque,
-    fmt, io,
+    fmt,
+    future::poll_fn,
+    io,
     pin::Pin,
     task::{Context, Poll},
 };
@@ -16,7 +18,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::capture::{Copy, Kept, Piece};
+use super::capture::{Copy, Kept, Piece, poll_piece};
 use crate::engine::Settled;
 
 /// How many frames the copy may be ahead of a slow caller.
@@ -40,7 +42,7 @@ pub(super) async fn copy(
     until: Instant,
 ) -> Settled {
     loop {
-        let Ok(next) = timeout_at(until, body.frame()).await else {
+        let Ok(next) = timeout_at(until, poll_fn(|context| poll_piece(&mut body, context))).await else {
             return Settled { keep: kept.tombstone(), rest: Some(Box::pin(pass_on(None, body, sender))) };
         };
         let frame = match next {

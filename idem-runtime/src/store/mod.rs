@@ -4,6 +4,8 @@
 pub mod conformance;
 mod dynamic;
 mod error;
+#[cfg(feature = "testing")]
+mod fault;
 mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -20,6 +22,8 @@ pub use crate::protocol::{Ack, Claim, Fingerprint, RecordId, State, Token};
 use crate::protocol::{Micros, Slot};
 pub use dynamic::DynStore;
 pub use error::{CorruptRecord, StoreError};
+#[cfg(feature = "testing")]
+pub use fault::{Fault, FaultStore, Gate, Verb};
 pub use memory::MemoryStore;
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresStore;

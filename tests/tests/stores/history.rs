@@ -39,7 +39,7 @@ pub(crate) struct Step {
 
 #[derive(Clone, Debug)]
 enum Verb {
-    Claim { print: u8, any_print: bool, hold: bool, lease: Duration, ttl: Duration },
+    Claim { print: u8, any_print: bool, hold: bool, waiting: bool, lease: Duration, ttl: Duration },
     Renew(Duration),
     Complete { ttl: Duration, outcome: Vec<u8> },
     Release,
@@ -64,11 +64,20 @@ fn timed() -> impl Strategy<Value = Vec<Step>> {
 
 fn history(times: impl Strategy<Value = Duration> + Clone, passes: u32) -> impl Strategy<Value = Vec<Step>> {
     let print = prop_oneof![5 => Just(1), 1 => Just(2)];
-    let claim = (print, prop::bool::weighted(0.1), prop::bool::weighted(0.15), times.clone(), times.clone());
+    let flags = [0.1, 0.15, 0.3].map(prop::bool::weighted);
+    let claim = (print, flags, times.clone(), times.clone());
+    let claim = claim.prop_map(|(print, [any_print, hold, waiting], lease, ttl)| Verb::Claim {
+        print,
+        any_print,
+        hold,
+        waiting,
+        lease,
+        ttl,
+    });
     let verb = prop_oneof![
-        8 => claim.prop_map(|(print, any_print, hold, lease, ttl)| Verb::Claim { print, any_print, hold, lease, ttl }),
+        8 => claim,
         2 => times.clone().prop_map(Verb::Renew),
-        4 => (times.clone(), vec(any::<u8>(), 0..40)).prop_map(|(ttl, outcome)| Verb::Complete { ttl, outcome }),
+        4 => (times.clone(), vec(any::<u8>(), 0..200)).prop_map(|(ttl, outcome)| Verb::Complete { ttl, outcome }),
         1 => Just(Verb::Release),
         1 => times.prop_map(Verb::Hold),
         1 => Just(Verb::Forget),
@@ -250,7 +259,7 @@ fn print(number: u8) -> Fingerprint {
 }
 
 fn claim(step: &Step, id: RecordId) -> Claim {
-    let Verb::Claim { print: number, any_print, hold, lease, ttl } = step.verb else { panic!("no claim") };
+    let Verb::Claim { print: number, any_print, hold, waiting, lease, ttl } = step.verb else { panic!("no claim") };
     Claim {
         id,
         token: Token::from_bytes([step.by; 16]),
@@ -259,7 +268,7 @@ fn claim(step: &Step, id: RecordId) -> Claim {
         hold,
         lease,
         ttl,
-        waiting: false,
+        waiting,
     }
 }
 

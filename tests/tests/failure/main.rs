@@ -1,0 +1,15 @@
+//! Everything that can fail, at every point where it can: each case checks what ran, what the caller got, what the
+//! record says, and what the operators see.
+
+mod app;
+mod claims;
+mod connections;
+mod encodings;
+mod leases;
+mod outcomes;
+mod panics;
+mod secrets;
+mod seen;
+mod settling;
+mod shutdown;
+mod waiting;
