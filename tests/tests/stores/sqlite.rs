@@ -67,6 +67,12 @@ async fn keeps_the_contract() {
     conformance::run(SqliteStore::open(file).unwrap()).await.unwrap();
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn decides_as_the_rules_do() {
+    let (_folder, file) = folder();
+    crate::history::try_store(40, &SqliteStore::open(file).unwrap());
+}
+
 #[tokio::test]
 async fn records_outlive_the_store() {
     let (_folder, file) = folder();
