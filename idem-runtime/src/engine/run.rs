@@ -76,13 +76,13 @@ impl Engine {
             _running: self.running.enter(),
         };
         if owner.is_lost() {
-            return self.lose(owner);
+            return self.lose(&owner);
         }
         let began = Instant::now();
         let stop = self.drive(&owner, job.work.run()).await;
         telemetry::handler_time(&owner.operation, began.elapsed());
         match stop {
-            Stop::Lost => self.lose(owner),
+            Stop::Lost => self.lose(&owner),
             Stop::Panicked(payload) => {
                 let end = if owner.claim.hold { End::Hold } else { End::Release };
                 self.settle(owner, end).await;
@@ -103,7 +103,7 @@ impl Engine {
     }
 
     /// A run that was stopped, or never started: the key is free as soon as the store hears of it.
-    fn lose<T>(self: &Arc<Self>, owner: Owner) -> Ran<T> {
+    fn lose<T>(self: &Arc<Self>, owner: &Owner) -> Ran<T> {
         owner.attempt.lose();
         telemetry::outcome(Outcome::LeaseLost, &owner.operation, Some(&owner.claim.id));
         self.abandon(owner.claim.clone(), None::<std::future::Ready<()>>);
@@ -124,7 +124,7 @@ impl Engine {
                 self.settle(owner, end).await;
             }
             Stop::Lost => {
-                let _: Ran<()> = self.lose(owner);
+                let _: Ran<()> = self.lose(&owner);
             }
         }
     }

@@ -46,7 +46,7 @@ impl Engine {
                 End::Complete(_) if owner.number > 1 => Outcome::Takeover,
                 End::Complete(_) => Outcome::Executed,
                 End::Release => Outcome::Released,
-                End::Hold => Outcome::OutcomeUnknown,
+                End::Hold => Outcome::Held,
             },
             // Another attempt owns or settled the record: this one changed nothing.
             Ok(Ack::Lost) => Outcome::LeaseLost,

@@ -1,16 +1,16 @@
 //! Wakes duplicates that wait for an attempt, and bounds how many may wait.
 
-use std::{
-    collections::HashMap,
+use std::collections::HashMap;
+
+use tokio::sync::{Notify, futures::OwnedNotified};
+
+use crate::{
+    protocol::RecordId,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
 };
-
-use tokio::sync::{Notify, futures::OwnedNotified};
-
-use crate::protocol::RecordId;
 
 /// At most this many duplicates of one record wait on a process; more get 409.
 const PER_RECORD: usize = 1024;

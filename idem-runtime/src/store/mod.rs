@@ -82,7 +82,7 @@ pub struct Completion {
 
 impl Completion {
     /// The completed record, where nothing stands in the way. `held` is what the store holds under the id, live or not.
-    fn slot(&self, held: Option<&Slot>, now: Micros) -> Slot {
+    pub fn slot(&self, held: Option<&Slot>, now: Micros) -> Slot {
         let mut slot = Slot {
             state: State::Completed,
             token: self.token,
@@ -116,7 +116,8 @@ pub struct Record {
 }
 
 impl Record {
-    fn new(slot: &Slot, outcome: Option<Bytes>, now: Micros) -> Self {
+    /// What a slot looks like at `now`.
+    pub fn new(slot: &Slot, outcome: Option<Bytes>, now: Micros) -> Self {
         Self {
             state: slot.state,
             epoch: slot.epoch,

@@ -1,5 +1,6 @@
 //! Every store, through the conformance suite and against real servers.
 
+mod history;
 mod memory;
 #[cfg(feature = "postgres")]
 mod postgres;

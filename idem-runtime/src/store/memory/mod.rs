@@ -7,10 +7,6 @@ mod tests;
 
 use std::{
     fmt,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
-    },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -19,7 +15,13 @@ use tokio::time::Instant;
 
 use self::shard::{Entry, Shard};
 use super::{Ack, Claim, Claimed, Completion, PurgeLimits, Purged, Record, RecordId, Store, StoreError, Token};
-use crate::protocol::{Decision, Micros, Slot, State};
+use crate::{
+    protocol::{Decision, Micros, Slot, State},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    },
+};
 
 /// So many that a growing shard, whose lock is held meanwhile, is a small part of the whole.
 const SHARDS: usize = 64;

@@ -1,13 +1,11 @@
 //! Frees what has expired, without anybody asking for it.
 
-use std::{
-    sync::{Arc, Weak, atomic::Ordering::SeqCst},
-    time::Duration,
-};
+use std::time::Duration;
 
 use tokio::{runtime::Handle, time::sleep};
 
 use super::Shared;
+use crate::sync::{Arc, Weak, atomic::Ordering::SeqCst};
 
 /// How late an expired record is freed, at most, on an idle machine.
 const EVERY: Duration = Duration::from_millis(250);

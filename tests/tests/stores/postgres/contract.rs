@@ -14,6 +14,14 @@ async fn keeps_the_contract() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn decides_as_the_rules_do() {
+    let Some(server) = server() else { return };
+    let (store, _) = store(&server, &database(&server).await, 2).await;
+    crate::history::try_store(60, &store);
+    crate::history::try_store(20, &store.simple_protocol(true));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn keeps_the_contract_in_simple_queries_and_another_schema() {
     let Some(server) = server() else { return };
     let (store, pool) = store(&server, &empty_database(&server).await, 16).await;

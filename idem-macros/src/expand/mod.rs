@@ -3,20 +3,23 @@
 //! Tokens of the author's keep their spans. Those added here are located at the author's code, so that an error
 //! underlines it, but come from the macro, so that lints stay quiet.
 
+mod outlive;
+mod policy;
+mod slots;
+mod spans;
+
 use proc_macro2::{Group, Ident, Literal, Span, TokenStream, TokenTree};
 use quote::{ToTokens, TokenStreamExt, format_ident, quote, quote_spanned};
-use syn::{
-    Attribute, Expr, FnArg, GenericParam, Generics, Lifetime, ReturnType, Signature, Type, TypeParamBound,
-    WherePredicate,
-    ext::IdentExt,
-    parse_quote_spanned,
-    visit_mut::{self, VisitMut},
-};
+use syn::{Attribute, Expr, FnArg, GenericParam, Generics, ReturnType, Signature, Type, ext::IdentExt};
 
+use self::{
+    slots::{ParamSlot, slots},
+    spans::{located, relocated_to, respanned},
+};
 use crate::{
-    args::{Arguments, Fingerprint, Inner, Slot, is_literal, number},
+    args::{Arguments, Inner, Slot, is_literal},
     errors::edges,
-    handler::{Handler, Param},
+    handler::Handler,
     validate::names,
 };
 
@@ -86,15 +89,6 @@ struct Printer<'a> {
     incoming: Ident,
     captured: Ident,
     last: Ident,
-}
-
-/// A parameter in one configuration: `#[cfg]` on trailing ones makes different ones the last.
-struct ParamSlot<'a> {
-    cfg: TokenStream,
-    /// Nothing where the handler has no parameter.
-    param: Option<&'a Param>,
-    /// Whether it is the last, and so the one that is captured.
-    last: bool,
 }
 
 impl<'a> Printer<'a> {
@@ -193,7 +187,7 @@ impl<'a> Printer<'a> {
         let nested = self.place.is_nested();
         let attrs = attrs.iter().filter(|attribute| nested || !moves_to_sibling(attribute));
         let allow = if nested { None } else { self.allow_too_many_arguments() };
-        let generics = outliving(&sig.generics);
+        let generics = outlive::generics(&sig.generics);
         let (fn_token, ident) = (&sig.fn_token, &sig.ident);
         let (params, where_clause) = (self.params(), &generics.where_clause);
         let mut params_group = TokenStream::new();
@@ -388,63 +382,6 @@ impl<'a> Printer<'a> {
         });
         quote!({ #(#bindings)* #value })
     }
-
-    /// `Policy { ttl_ms: …, ..Policy::DEFAULT }`, with what differs from the default only.
-    fn policy(&self, at: Span) -> TokenStream {
-        let arguments = self.arguments;
-        let policy = self.runtime("Policy", at);
-        let name = self.handler.plain_name();
-        let mut fields = quote!(handler: ::core::concat!(::core::module_path!(), "::", #name),);
-        let numbers = [
-            ("ttl_ms", &arguments.ttl),
-            ("lease_ms", &arguments.lease),
-            ("wait_ms", &arguments.wait),
-            ("max_response", &arguments.max_response),
-        ];
-        for (field, slot) in numbers {
-            if let Some(value) = slot.value() {
-                let (field, value) = (Ident::new(field, at), number(*value));
-                fields.extend(quote_spanned!(at=> #field: #value,));
-            }
-        }
-        if let Some(header) = self.header() {
-            fields.extend(quote_spanned!(at=> header: #header,));
-        }
-        if arguments.optional.value().is_some() {
-            fields.extend(quote_spanned!(at=> optional: true,));
-        }
-        if let Some(operation) = arguments.operation.value() {
-            fields.extend(quote_spanned!(at=> operation: ::core::option::Option::Some(#operation),));
-        }
-        if let Some(fingerprint) = arguments.fingerprint.value() {
-            let value = self.fingerprint(fingerprint, at);
-            fields.extend(quote_spanned!(at=> fingerprint: #value,));
-        }
-        let choices = [
-            ("record", "Record", &arguments.record),
-            ("unknown", "Unknown", &arguments.unknown),
-            ("outage", "Outage", &arguments.outage),
-        ];
-        for (field, ty, slot) in choices {
-            if let Some(choice) = slot.value() {
-                let (field, ty) = (Ident::new(field, at), self.runtime(ty, at));
-                let variant = Ident::new(&capitalised(&choice.to_string()), at);
-                fields.extend(quote_spanned!(at=> #field: #ty::#variant,));
-            }
-        }
-        quote_spanned!(at=> #policy { #fields ..#policy::DEFAULT })
-    }
-
-    fn fingerprint(&self, fingerprint: &Fingerprint, at: Span) -> TokenStream {
-        let (body, members) = (self.runtime("BodyFingerprint", at), self.runtime("Members", at));
-        match fingerprint {
-            Fingerprint::Json => quote_spanned!(at=> #body::Json(#members::All)),
-            Fingerprint::Raw => quote_spanned!(at=> #body::Raw),
-            Fingerprint::None => quote_spanned!(at=> #body::None),
-            Fingerprint::Skip(pointers) => quote_spanned!(at=> #body::Json(#members::Skip(&[#(#pointers),*]))),
-            Fingerprint::Only(pointers) => quote_spanned!(at=> #body::Json(#members::Only(&[#(#pointers),*]))),
-        }
-    }
 }
 
 /// The wrapper's own names, which the author's code can't see.
@@ -465,124 +402,6 @@ impl Locals {
             future: name("__idem_future"),
         }
     }
-}
-
-impl ParamSlot<'_> {
-    /// The parameter's type, with no lifetime left to infer: the handler runs in its own task.
-    fn ty(&self) -> TokenStream {
-        let Some(param) = self.param else { return quote!(()) };
-        let mut ty = (*param.original.ty).clone();
-        Outlive.visit_type_mut(&mut ty);
-        ty.into_token_stream()
-    }
-
-    fn name<'s>(&'s self, last: &'s Ident) -> &'s Ident {
-        self.param.map_or(last, |param| &param.name)
-    }
-
-    /// The variable that holds it once the last one is parted from what was captured with it.
-    fn value<'s>(&'s self, last: &'s Ident) -> &'s Ident {
-        if self.last { last } else { self.name(last) }
-    }
-}
-
-/// Lists each trailing parameter with `#[cfg]`s twice: as the last one, and as one before a later one.
-fn slots(params: &[Param]) -> Vec<ParamSlot<'_>> {
-    let mut slots = Vec::new();
-    // What decides whether a later parameter exists: nothing later, some configurations, or always.
-    let mut later: Option<Vec<TokenStream>> = Some(Vec::new());
-    for param in params.iter().rev() {
-        let own: TokenStream = param.cfgs.iter().map(|cfg| quote!(#[cfg(#cfg)])).collect();
-        match &later {
-            None => slots.push(ParamSlot { cfg: own, param: Some(param), last: false }),
-            Some(cfgs) if cfgs.is_empty() => slots.push(ParamSlot { cfg: own, param: Some(param), last: true }),
-            Some(cfgs) => {
-                let (before, last) = (quote!(#own #[cfg(any(#(#cfgs),*))]), quote!(#own #[cfg(not(any(#(#cfgs),*)))]));
-                slots.push(ParamSlot { cfg: last, param: Some(param), last: true });
-                slots.push(ParamSlot { cfg: before, param: Some(param), last: false });
-            }
-        }
-        if param.cfgs.is_empty() {
-            later = None;
-        } else if let Some(cfgs) = &mut later {
-            let own = &param.cfgs;
-            cfgs.push(quote!(all(#(#own),*)));
-        }
-    }
-    slots.reverse();
-    if let Some(cfgs) = later {
-        let cfg = if cfgs.is_empty() { TokenStream::new() } else { quote!(#[cfg(not(any(#(#cfgs),*)))]) };
-        slots.push(ParamSlot { cfg, param: None, last: true });
-    }
-    slots
-}
-
-/// Gives every lifetime that is left to infer, and every `impl Trait`, the lifetime of a task.
-struct Outlive;
-
-impl VisitMut for Outlive {
-    fn visit_type_reference_mut(&mut self, reference: &mut syn::TypeReference) {
-        if reference.lifetime.is_none() {
-            reference.lifetime = Some(Lifetime::new("'static", located(reference.and_token.span)));
-        }
-        visit_mut::visit_type_reference_mut(self, reference);
-    }
-
-    fn visit_lifetime_mut(&mut self, lifetime: &mut Lifetime) {
-        if lifetime.ident == "_" {
-            *lifetime = Lifetime::new("'static", located(lifetime.ident.span()));
-        }
-    }
-
-    fn visit_type_impl_trait_mut(&mut self, ty: &mut syn::TypeImplTrait) {
-        let span = located(ty.impl_token.span);
-        if !ty.bounds.iter().any(is_static) {
-            ty.bounds.push(TypeParamBound::Lifetime(Lifetime::new("'static", span)));
-        }
-        visit_mut::visit_type_impl_trait_mut(self, ty);
-    }
-
-    // Lifetimes in these are bound by them.
-    fn visit_type_fn_ptr_mut(&mut self, _: &mut syn::TypeFnPtr) {}
-    fn visit_parenthesized_generic_arguments_mut(&mut self, _: &mut syn::ParenthesizedGenericArguments) {}
-}
-
-fn is_static(bound: &TypeParamBound) -> bool {
-    matches!(bound, TypeParamBound::Lifetime(lifetime) if lifetime.ident == "static")
-}
-
-/// Asks `'static` of each type parameter, where its other bounds stand.
-fn outliving(generics: &Generics) -> Generics {
-    let mut generics = generics.clone();
-    let Generics { params, where_clause, .. } = &mut generics;
-    for parameter in params.iter_mut() {
-        let GenericParam::Type(parameter) = parameter else { continue };
-        let span = located(parameter.ident.span());
-        let bound: TypeParamBound = parse_quote_spanned!(span=> 'static);
-        let ident = &parameter.ident;
-        let elsewhere =
-            where_clause.iter_mut().flat_map(|clause| &mut clause.predicates).find_map(|predicate| match predicate {
-                WherePredicate::Type(predicate) if is_parameter(&predicate.bounded_ty, ident) => {
-                    Some(&mut predicate.bounds)
-                }
-                _ => None,
-            });
-        let bounds = match elsewhere {
-            Some(bounds) if parameter.bounds.is_empty() => bounds,
-            _ => {
-                parameter.colon_token.get_or_insert(syn::Token![:](span));
-                &mut parameter.bounds
-            }
-        };
-        if !bounds.iter().any(is_static) {
-            bounds.push(bound);
-        }
-    }
-    generics
-}
-
-fn is_parameter(ty: &Type, name: &Ident) -> bool {
-    matches!(ty, Type::Path(path) if path.qself.is_none() && path.path.is_ident(name))
 }
 
 /// `::<T, N>`; lifetimes are inferred.
@@ -632,39 +451,6 @@ fn moves_to_sibling(attribute: &Attribute) -> bool {
 pub(crate) fn runtime_crate(arguments: &Arguments, span: Span) -> TokenStream {
     let path = arguments.krate.value().map(|path| relocated_to(path.to_token_stream(), span));
     path.unwrap_or_else(|| quote_spanned!(span=> ::idem_runtime))
-}
-
-/// A place of the author's for a token of ours.
-fn located(span: Span) -> Span {
-    Span::call_site().located_at(span)
-}
-
-fn relocated_to(tokens: TokenStream, span: Span) -> TokenStream {
-    map_spans(tokens, &|own| own.located_at(span))
-}
-
-fn respanned(tokens: TokenStream, span: Span) -> TokenStream {
-    map_spans(tokens, &|_| span)
-}
-
-fn map_spans(tokens: TokenStream, map: &impl Fn(Span) -> Span) -> TokenStream {
-    tokens
-        .into_iter()
-        .map(|mut token| {
-            if let TokenTree::Group(group) = &token {
-                let mut mapped = Group::new(group.delimiter(), map_spans(group.stream(), map));
-                mapped.set_span(map(group.span()));
-                return TokenTree::Group(mapped);
-            }
-            token.set_span(map(token.span()));
-            token
-        })
-        .collect()
-}
-
-fn capitalised(word: &str) -> String {
-    let mut letters = word.chars();
-    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
 /// The function as written, without what a handler can't be.

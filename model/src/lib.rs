@@ -1,0 +1,32 @@
+//! The promise, checked in every state of a small world.
+//!
+//! [`Model`] is a world of a few clients that retry one key against one store, over a network that loses, delays, reorders
+//! and repeats calls. The rules are not copied: the store's side runs `idem_runtime::protocol`'s [`Slot`], the owner's
+//! side its [`Fence`]. What the engine does round them is restated in [`client`], a little freer than it is: whatever the
+//! engine can do, the model can.
+//!
+//! What must hold in every state are the [`laws`]. [`Fault`] breaks one rule at a time, to see that a law notices.
+//!
+//! Apart from that, [`interleave`] runs the runtime's own memory store and waiters with every lock and atomic under a
+//! scheduler's control.
+//!
+//! [`Slot`]: idem_runtime::protocol::Slot
+//! [`Fence`]: idem_runtime::protocol::Fence
+
+pub mod client;
+pub mod held;
+pub mod interleave;
+pub mod laws;
+pub mod model;
+mod store;
+#[expect(dead_code, reason = "the runtime's own file")]
+#[path = "../../idem-runtime/src/engine/waiters.rs"]
+mod waiters;
+pub mod world;
+
+use idem_runtime::protocol;
+use shuttle::sync;
+
+pub use laws::Law;
+pub use model::Model;
+pub use world::{Fault, Scene, World};
