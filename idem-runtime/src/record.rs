@@ -177,7 +177,52 @@ mod tests {
         assert!(Outcome::decode(bytes.into()).is_err());
     }
 
+    fn fields() -> impl Strategy<Value = HeaderMap> {
+        let value = prop::collection::vec(prop_oneof![Just(b'\t'), 0x20_u8..0x7f, 0x80_u8..], 0..300);
+        prop::collection::vec(("[a-z!~0-9]{1,140}|x-again", value), 0..6).prop_map(|fields| {
+            let named = |(name, value): (String, Vec<u8>)| {
+                (HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_bytes(&value).unwrap())
+            };
+            fields.into_iter().map(named).collect()
+        })
+    }
+
+    fn encoded(outcome: &Outcome) -> Bytes {
+        let body = outcome.body.clone().map(|body| [body]);
+        let body = body.as_ref().map(<[Bytes; 1]>::as_slice);
+        encode(outcome.status, outcome.headers.iter(), outcome.trailers.as_ref(), body)
+    }
+
+    fn outcomes() -> impl Strategy<Value = Outcome> {
+        let body = prop::option::of(prop::collection::vec(any::<u8>(), 0..300).prop_map(Bytes::from));
+        (100_u16..1000, fields(), prop::option::of(fields()), body).prop_map(|(status, headers, trailers, body)| {
+            Outcome { status: StatusCode::from_u16(status).unwrap(), headers, trailers, body }
+        })
+    }
+
     proptest! {
+        #[test]
+        fn any_answer_comes_back(outcome in outcomes()) {
+            let back = Outcome::decode(encoded(&outcome)).unwrap();
+            prop_assert_eq!(back.status, outcome.status);
+            prop_assert_eq!(back.headers, outcome.headers);
+            prop_assert_eq!(back.trailers, outcome.trailers);
+            prop_assert_eq!(back.body, outcome.body);
+        }
+
+        /// What can be read at all is read the same way again.
+        #[test]
+        fn a_damaged_answer_is_an_error_or_an_answer(outcome in outcomes(), at in any::<prop::sample::Index>(), by in 1_u8..) {
+            let mut bytes = encoded(&outcome).to_vec();
+            let at = at.index(bytes.len());
+            bytes[at] ^= by;
+            if let Ok(read) = Outcome::decode(bytes.into()) {
+                let again = Outcome::decode(encoded(&read)).unwrap();
+                prop_assert_eq!((again.status, again.headers, again.trailers, again.body),
+                    (read.status, read.headers, read.trailers, read.body));
+            }
+        }
+
         #[test]
         fn damaged_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = Outcome::decode(bytes.into());

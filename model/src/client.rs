@@ -70,7 +70,8 @@ pub struct Client {
 }
 
 /// The moment `age` ticks ago by two clocks: one that slept or one that was set back, or neither.
-fn reading(age: u32, clock: u8) -> Reading {
+fn reading(age: usize, clock: u8) -> Reading {
+    let age = u32::try_from(age).unwrap_or(u32::MAX);
     let (now, then) = (TICK * 100, TICK * (100 - age));
     match clock {
         0 => Reading { monotonic: then, wall: then },
@@ -82,9 +83,9 @@ fn reading(age: u32, clock: u8) -> Reading {
 /// What the protocol's fence says of each pair of ages, asked once: whether the owner must stop, by the worst pair of
 /// clocks, and whether a renewal is due, by the best.
 static FENCE: LazyLock<[[(bool, bool); LEASE as usize + 1]; TTL as usize + 1]> =
-    LazyLock::new(|| from_fn(|began| from_fn(|proven| ask_fence(began as u32, proven as u32))));
+    LazyLock::new(|| from_fn(|began| from_fn(|proven| ask_fence(began, proven))));
 
-fn ask_fence(began: u32, proven: u32) -> (bool, bool) {
+fn ask_fence(began: usize, proven: usize) -> (bool, bool) {
     let fences = (0..3).map(|clock| {
         let mut fence = Fence::new(TICK * u32::from(LEASE), reading(began, clock), TICK * u32::from(TTL));
         fence.prove(reading(proven, clock));
@@ -197,7 +198,7 @@ impl World {
     /// A call is executed; `heard` says whether its answer will be.
     pub(crate) fn deliver(&mut self, index: usize, heard: bool, fault: Fault) {
         let call = self.calls.swap_remove(index);
-        let reply = self.store.execute(&call, fault, &mut self.laws);
+        let reply = self.store.execute(call, fault, &mut self.laws);
         let Some(at) = self.clients.iter().position(|client| client.token == call.token) else { return };
         if matches!(reply, Reply::Owner { .. }) {
             self.client(at).granted = true;

@@ -159,7 +159,7 @@ impl Store {
     }
 
     /// Executes one call, and notes the laws it broke.
-    pub(crate) fn execute(&mut self, call: &Call, fault: Fault, laws: &mut Laws) -> Reply {
+    pub(crate) fn execute(&mut self, call: Call, fault: Fault, laws: &mut Laws) -> Reply {
         let before = self.live();
         let outcome = self.outcome;
         let reply = match call.verb {
@@ -182,7 +182,7 @@ impl Store {
         reply
     }
 
-    fn claim(&mut self, call: &Call, fault: Fault, laws: &mut Laws) -> Reply {
+    fn claim(&mut self, call: Call, fault: Fault, laws: &mut Laws) -> Reply {
         let before = self.live();
         let mut held = self.held.map(Held::slot);
         match (&mut held, fault) {
@@ -223,7 +223,7 @@ impl Store {
         }
     }
 
-    fn renew(&mut self, call: &Call, fault: Fault) -> Reply {
+    fn renew(&mut self, call: Call, fault: Fault) -> Reply {
         let by_anyone = fault == Fault::RenewedByAnyone;
         let now = self.now();
         match self.held.map(Held::slot) {
@@ -237,7 +237,7 @@ impl Store {
         }
     }
 
-    fn complete(&mut self, call: &Call, fault: Fault) -> Reply {
+    fn complete(&mut self, call: Call, fault: Fault) -> Reply {
         let (mut held, now) = (self.held.map(Held::slot), self.now());
         match (&mut held, fault) {
             (Some(slot), Fault::CompletedByAnyone) if slot.state == State::InProgress => slot.token = token(call.token),
@@ -258,7 +258,7 @@ impl Store {
         Reply::Done
     }
 
-    fn release(&mut self, call: &Call, fault: Fault) -> Reply {
+    fn release(&mut self, call: Call, fault: Fault) -> Reply {
         let mut held = self.held.map(Held::slot);
         if let (Some(slot), Fault::ReleasedByAnyone) = (&mut held, fault) {
             slot.token = token(call.token);
@@ -270,7 +270,7 @@ impl Store {
         Reply::Done
     }
 
-    fn hold(&mut self, call: &Call) -> Reply {
+    fn hold(&mut self, call: Call) -> Reply {
         let (held, now) = (self.held.map(Held::slot), self.now());
         if let Some(ack) = Slot::hold(held.as_ref(), token(call.token), now) {
             return ack.into();
@@ -323,7 +323,7 @@ fn claim(by: u8, other: bool, hold: bool) -> Claim {
     }
 }
 
-fn completion(call: &Call) -> Completion {
+fn completion(call: Call) -> Completion {
     Completion {
         id: ID,
         token: token(call.token),

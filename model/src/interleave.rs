@@ -17,7 +17,7 @@ use crate::{
     waiters::Waiters,
 };
 
-const LONG: Duration = Duration::from_secs(3600);
+const LONG: Duration = Duration::from_hours(1);
 const PLENTY: usize = 1 << 20;
 /// What a record without outcome takes of the store's capacity.
 const RECORD: usize = 256;
@@ -90,10 +90,10 @@ pub fn completion_and_takeover() {
         let store = store.clone();
         spawn(move || claimed(&store, &claim(id(1), token, LONG, LONG)))
     }));
-    let completed = completes.join().expect("completes");
+    let ack = completes.join().expect("completes");
     assert_eq!(purges.join().expect("purges"), 0, "the record lives");
     let owners: Vec<_> = got.iter().filter(|claimed| matches!(claimed, Claimed::Owner { .. })).collect();
-    match completed {
+    match ack {
         Ack::Done => assert!(got.iter().all(|claimed| matches!(claimed, Claimed::Replay { .. })), "{got:?}"),
         Ack::Lost => {
             assert!(

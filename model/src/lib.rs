@@ -13,18 +13,31 @@
 //! [`Slot`]: idem_runtime::protocol::Slot
 //! [`Fence`]: idem_runtime::protocol::Fence
 
+#![allow(
+    clippy::indexing_slicing,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::missing_panics_doc,
+    reason = "all of it is test code, outside of test functions"
+)]
+
 pub mod client;
 pub mod held;
+#[cfg(not(test))]
 pub mod interleave;
 pub mod laws;
 pub mod model;
+#[cfg(not(test))]
 mod store;
+#[cfg(not(test))]
 #[expect(dead_code, reason = "the runtime's own file")]
 #[path = "../../idem-runtime/src/engine/waiters.rs"]
 mod waiters;
 pub mod world;
 
+#[cfg(not(test))]
 use idem_runtime::protocol;
+#[cfg(not(test))]
 use shuttle::sync;
 
 pub use laws::Law;

@@ -21,6 +21,7 @@ pub enum Verb {
 }
 
 /// A call on its way to the store.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Call {
     /// What is asked.
@@ -174,9 +175,15 @@ impl Hash for World {
             *token = u8::try_from(free).unwrap_or(u8::MAX);
         };
         name(&mut 0);
-        clients.iter_mut().for_each(|client| name(&mut client.token));
-        store.held.iter_mut().for_each(|held| name(&mut held.token));
-        calls.iter_mut().for_each(|call| name(&mut call.token));
+        for client in &mut clients {
+            name(&mut client.token);
+        }
+        if let Some(held) = &mut store.held {
+            name(&mut held.token);
+        }
+        for call in &mut calls {
+            name(&mut call.token);
+        }
         calls.sort_unstable();
         (clients, calls, store, self.left, self.laws).hash(hasher);
     }

@@ -210,3 +210,100 @@ impl Slot {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn print(number: u8) -> Fingerprint {
+        Fingerprint::from_bytes([number; Fingerprint::LENGTH])
+    }
+
+    fn token(number: u8) -> Token {
+        Token::from_bytes([number; 16])
+    }
+
+    /// Near now, or anywhere there is.
+    fn moments() -> impl Strategy<Value = u64> {
+        prop_oneof![3 => 990_u64..1010, 1 => any::<u64>(), 1 => Just(u64::MAX)]
+    }
+
+    fn durations() -> impl Strategy<Value = Duration> {
+        prop_oneof![3 => (0_u64..20).prop_map(Duration::from_millis), 1 => Just(Duration::MAX)]
+    }
+
+    fn slots() -> impl Strategy<Value = Slot> {
+        let state = prop_oneof![Just(State::InProgress), Just(State::Completed), Just(State::Unknown)];
+        (state, 0_u8..3, moments(), any::<u32>(), any::<bool>(), 0_u8..2, moments(), moments()).prop_map(
+            |(state, by, epoch, attempt, hold, of, lease_until, expires)| Slot {
+                state,
+                token: token(by),
+                epoch,
+                attempt,
+                hold,
+                fingerprint: print(of),
+                lease_until,
+                expires,
+            },
+        )
+    }
+
+    fn claims() -> impl Strategy<Value = Claim> {
+        (0_u8..3, 0_u8..2, any::<bool>(), durations(), durations()).prop_map(|(by, of, hold, lease, ttl)| Claim {
+            id: super::super::RecordId::from_bytes([0; 32]),
+            token: token(by),
+            fingerprint: print(of),
+            older_fingerprints: Vec::new(),
+            hold,
+            lease,
+            ttl,
+            waiting: false,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_claim_owns_what_is_free_or_its_own_or_lapsed(
+            held in prop::option::of(slots()), claim in claims(), now in 990_000_u64..1_010_000,
+        ) {
+            let now = Micros(now);
+            let live = held.as_ref().filter(|slot| slot.is_live(now));
+            let Decision::Own(slot) = Slot::claim(held.as_ref(), &claim, now) else {
+                prop_assert!(live.is_some());
+                return Ok(());
+            };
+            prop_assert!(slot.token == claim.token && slot.state == State::InProgress);
+            prop_assert!(slot.lease_until >= now.millis() && slot.expires >= slot.lease_until);
+            let Some(live) = live else { return Ok(()) };
+            prop_assert_eq!(live.state, State::InProgress);
+            let repeated = live.token == claim.token;
+            let lapsed = live.lease_until <= now.millis() && live.fingerprint == claim.fingerprint;
+            prop_assert!(repeated || lapsed && !live.hold && !claim.hold);
+            let newer = slot.epoch > live.epoch || live.epoch == u64::MAX;
+            prop_assert!(if repeated { slot.epoch == live.epoch } else { newer }, "{} after {}", slot.epoch, live.epoch);
+        }
+
+        /// The verbs of an owner say what they met; only what the token runs is left to be changed.
+        #[test]
+        fn strangers_have_nothing_to_change(held in slots(), by in 0_u8..3, now in 990_000_u64..1_010_000) {
+            let (now, by, live) = (Micros(now), token(by), held.is_live(Micros(now)));
+            let runs = held.is_run_by(by, now);
+            prop_assert_eq!(runs, live && held.token == by && held.state == State::InProgress);
+            prop_assert_eq!(Slot::complete(Some(&held), by, now).is_none(), runs || !live);
+            prop_assert_eq!(Slot::release(Some(&held), by, now).is_none(), runs);
+            prop_assert_eq!(Slot::hold(Some(&held), by, now).is_none(), runs);
+        }
+
+        #[test]
+        fn no_time_is_too_long(mut slot in slots(), lease in durations(), now in moments()) {
+            let now = Micros(now);
+            slot.renew(lease, now);
+            prop_assert!(slot.lease_until >= now.millis());
+            slot.settle(State::Completed, lease, now);
+            prop_assert!(slot.expires >= now.millis());
+            prop_assert!(slot.lease_left(now).is_zero());
+        }
+    }
+}

@@ -293,11 +293,12 @@ fn standing(record: &Record) -> (State, u32, bool, u64, Option<Bytes>) {
 #[test]
 fn the_memory_store_decides_as_the_rules_do() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    try_all(400, timeless(), |history| runtime.block_on(agrees(&MemoryStore::new(), history)));
+    try_all(400, timeless(), |history| runtime.block_on(async { agrees(&MemoryStore::new(), history).await }));
 }
 
 #[test]
 fn the_memory_store_decides_as_the_rules_do_when_time_passes() {
+    // The store is made inside the runtime too, or its clock would start at the real time.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    try_all(400, timed(), |history| runtime.block_on(agrees(&MemoryStore::new(), history)));
+    try_all(400, timed(), |history| runtime.block_on(async { agrees(&MemoryStore::new(), history).await }));
 }
