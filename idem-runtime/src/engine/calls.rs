@@ -119,9 +119,11 @@ impl Engine {
         };
         let engine = Arc::clone(self);
         let releasing = async move {
-            if let Some(late) = late {
-                late.await;
-            }
+            // What it gives is held until the release has landed.
+            let _held = match late {
+                Some(late) => Some(late.await),
+                None => None,
+            };
             engine.end_eventually(&claim, End::Release).await;
             drop(permit);
         };

@@ -70,11 +70,11 @@ impl Engine {
     /// Keeps the lease while `ending` takes its time, so that nobody runs what has run. A key to be freed needs none.
     async fn leased<T>(self: &Arc<Self>, owner: &Owner, end: &End, ending: impl Future<Output = T>) -> T {
         let (mut ending, mut renewing) = (pin!(ending), pin!(self.keep_lease(owner, true)));
-        let mut renewed = matches!(end, End::Release);
+        let mut gave_up = matches!(end, End::Release);
         poll_fn(|context| {
             let ended = ending.as_mut().poll(context);
-            if ended.is_pending() && !renewed {
-                renewed = renewing.as_mut().poll(context).is_ready();
+            if ended.is_pending() && !gave_up {
+                gave_up = renewing.as_mut().poll(context).is_ready();
             }
             ended
         })
