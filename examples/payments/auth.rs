@@ -6,8 +6,8 @@ use axum::{
 };
 
 /// The caller, by `Authorization: Bearer NAME`; without it the caller is `guest`, so that the first call needs no setup.
-pub struct AuthUser {
-    pub name: String,
+pub(crate) struct AuthUser {
+    pub(crate) name: String,
 }
 
 impl<S: Sync> FromRequestParts<S> for AuthUser {

@@ -12,14 +12,14 @@ use serde_json::json;
 
 /// What a caller asks for; the amount is in the currency's smallest unit.
 #[derive(Debug, Deserialize)]
-pub struct Order {
+pub(crate) struct Order {
     amount: u64,
     currency: String,
 }
 
 /// A charge that was made.
 #[derive(Clone, Debug, Serialize)]
-pub struct Payment {
+pub(crate) struct Payment {
     id: String,
     amount: u64,
     currency: String,
@@ -29,13 +29,13 @@ pub struct Payment {
 
 /// Keeps the charges.
 #[derive(Clone, Default)]
-pub struct Bank {
+pub(crate) struct Bank {
     payments: Arc<Mutex<Vec<Payment>>>,
 }
 
 impl Bank {
     /// Charges `user`.
-    pub fn charge(&self, user: &str, order: Order) -> Result<Payment, ChargeError> {
+    pub(crate) fn charge(&self, user: &str, order: Order) -> Result<Payment, ChargeError> {
         if order.amount == 0 {
             return Err(ChargeError::NothingToCharge);
         }
@@ -54,7 +54,7 @@ impl Bank {
     }
 
     /// The charges of `user`.
-    pub fn payments(&self, user: &str) -> Vec<Payment> {
+    pub(crate) fn payments(&self, user: &str) -> Vec<Payment> {
         let payments = self.payments.lock().unwrap_or_else(PoisonError::into_inner);
         payments.iter().filter(|payment| payment.user == user).cloned().collect()
     }
@@ -62,7 +62,7 @@ impl Bank {
 
 /// Why nothing was charged. A retry of the same request gets the same answer.
 #[derive(Debug)]
-pub enum ChargeError {
+pub(crate) enum ChargeError {
     NothingToCharge,
     UnknownCurrency(String),
 }

@@ -8,7 +8,8 @@
 //!
 //! The second answer is a replay; `curl localhost:3000/metrics` counts it.
 //!
-//! `PORT` sets the port, `IDEM_STORE` the store by its URL (`memory:` unless set).
+//! `PORT` sets the port, `IDEM_STORE` the store by its URL (`memory:` unless set): add `--features postgres` and the like for
+//! the others.
 
 use std::{
     env,
@@ -86,6 +87,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let idempotency = Idempotency::connect(&store).await?;
     let metrics = PrometheusBuilder::new().install_recorder()?;
     tokio::spawn(keep_up(metrics.clone()));
+    // Not every store frees its expired records by itself.
+    idempotency.spawn_purger(Duration::from_mins(1));
     let app = App { bank: Bank::default(), idempotency: idempotency.clone(), metrics };
     let router = Router::new()
         .route("/payments", post(create_payment).get(list_payments))

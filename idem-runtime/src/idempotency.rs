@@ -145,8 +145,6 @@ impl Idempotency {
     ///
     /// `operation` is the `operation` option's, or method and route template as in `"POST /payments"`; `scope` is what
     /// the `scope` expression gives, [`NO_SCOPE`](Self::NO_SCOPE) where there is none; `key` is without its quotes.
-    ///
-    /// A process with a local cache may go on replaying the record for up to a minute.
     pub async fn forget(
         &self,
         operation: &str,

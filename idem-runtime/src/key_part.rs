@@ -142,6 +142,14 @@ tuples! {
 mod tests {
     use super::*;
 
+    /// A scope's bytes go into the record id: they never change.
+    #[test]
+    fn the_framing_of_tuples_is_frozen() {
+        let mut bytes = Vec::new();
+        assert!(("a", None::<u8>, 42).append(&mut bytes));
+        assert_eq!(bytes, b"\x01\x01\0\0\0\0\0\0\0a\0\x01\x02\0\0\0\0\0\0\042");
+    }
+
     fn bytes(part: &(impl KeyPart + ?Sized)) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         part.append(&mut out).then_some(out)

@@ -29,9 +29,9 @@ const DEFAULT_CAPACITY: usize = 256 << 20;
 
 /// Keeps records in this process's memory: nothing survives the process, and no other process sees them.
 ///
-/// It is bounded by bytes. When it is full, the settled record that is nearest to its expiry makes room; a running
-/// attempt is never evicted, so a store full of them refuses new claims with a fault. Expired records are freed in the
-/// background. Time is tokio's, so that a test may pause and advance it.
+/// It is bounded by bytes. When it is full, the completed record that is nearest to its expiry makes room, and its request
+/// would run again; a running attempt and a held record are never evicted, so a store full of them refuses new claims with
+/// a fault. Expired records are freed in the background. Time is tokio's, so that a test may pause and advance it.
 ///
 /// A clone is the same store.
 #[derive(Clone)]
