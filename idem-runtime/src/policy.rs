@@ -27,6 +27,9 @@ pub struct Policy {
     pub max_response: u64,
     #[doc(hidden)]
     pub operation: Option<&'static str>,
+    /// Never written out, so that `..Policy::DEFAULT` always adds something: clippy would say that it doesn't.
+    #[doc(hidden)]
+    pub rest: (),
 }
 
 impl Policy {
@@ -45,6 +48,7 @@ impl Policy {
         outage: Outage::Reject,
         max_response: 1 << 20,
         operation: None,
+        rest: (),
     };
 }
 

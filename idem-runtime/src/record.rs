@@ -94,11 +94,14 @@ fn get_fields(bytes: &mut Bytes) -> Result<HeaderMap, CorruptRecord> {
 }
 
 fn put_length(out: &mut BytesMut, mut length: usize) {
-    while length >= 0x80 {
-        out.put_u8((length & 0x7f) as u8 | 0x80);
+    loop {
+        let [low, ..] = length.to_le_bytes();
         length >>= 7;
+        if length == 0 {
+            return out.put_u8(low & 0x7f);
+        }
+        out.put_u8(low | 0x80);
     }
-    out.put_u8((length & 0x7f) as u8);
 }
 
 fn get_length(bytes: &mut Bytes) -> Result<usize, CorruptRecord> {

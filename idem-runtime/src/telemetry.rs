@@ -24,7 +24,7 @@ pub(crate) enum Outcome {
     /// Refused: a key that can't be one.
     KeyInvalid,
     /// The outcome is unknown and held: this run's, or an earlier one's and this request was refused.
-    OutcomeUnknown,
+    Held,
     /// As [`Executed`](Self::Executed), after the lease of an earlier attempt had lapsed.
     Takeover,
     /// The handler ran and its answer is not kept.
@@ -49,7 +49,7 @@ impl Outcome {
             Self::Mismatch => "mismatch",
             Self::KeyMissing => "key_missing",
             Self::KeyInvalid => "key_invalid",
-            Self::OutcomeUnknown => "outcome_unknown",
+            Self::Held => "outcome_unknown",
             Self::Takeover => "takeover",
             Self::Released => "released",
             Self::StoreError => "store_error",
@@ -61,7 +61,7 @@ impl Outcome {
 
     /// Whether someone should look.
     const fn is_trouble(self) -> bool {
-        matches!(self, Self::OutcomeUnknown | Self::StoreError | Self::LeaseLost | Self::CompletionLate)
+        matches!(self, Self::Held | Self::StoreError | Self::LeaseLost | Self::CompletionLate)
     }
 }
 

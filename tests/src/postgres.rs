@@ -160,6 +160,16 @@ impl Postgres {
     }
 }
 
+impl Drop for Postgres {
+    /// Immediate shutdown: a killed server would leave its backends in the folder and its shared memory behind.
+    fn drop(&mut self) {
+        if matches!(self.process.child().try_wait(), Ok(None)) {
+            let _ = Command::new("kill").args(["-QUIT", &self.process.pid().to_string()]).status();
+            let _ = self.process.child().wait();
+        }
+    }
+}
+
 /// A pgbouncer in transaction mode before a server.
 #[derive(Debug)]
 pub struct Pooler {
@@ -268,6 +278,15 @@ fn unprivileged(program: &Path) -> Command {
         command.env_remove(name);
     }
     command
+}
+
+/// Bytes as hex digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .flat_map(|byte| [byte >> 4, byte & 15])
+        .filter_map(|nibble| char::from_digit(nibble.into(), 16))
+        .collect()
 }
 
 /// Waits for what another process does, at most 10 s.

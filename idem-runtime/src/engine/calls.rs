@@ -95,7 +95,7 @@ impl Engine {
             End::Release => claim.lease.saturating_add(claim.ttl),
             End::Complete(_) | End::Hold => claim.ttl,
         };
-        let until = Instant::now() + lasts.min(Duration::from_secs(30 * 24 * 3600));
+        let until = Instant::now() + lasts.min(Duration::from_hours(30 * 24));
         let mut pause = Duration::from_millis(50);
         loop {
             match bounded(self.end(claim, &end), self.store_timeout).await {
@@ -119,9 +119,11 @@ impl Engine {
         };
         let engine = Arc::clone(self);
         let releasing = async move {
-            if let Some(late) = late {
-                late.await;
-            }
+            // What it gives is held until the release has landed.
+            let _held = match late {
+                Some(late) => Some(late.await),
+                None => None,
+            };
             engine.end_eventually(&claim, End::Release).await;
             drop(permit);
         };

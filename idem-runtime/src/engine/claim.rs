@@ -63,7 +63,7 @@ impl Engine {
                     return Verdict::Mismatch { stored };
                 }
                 Claimed::Unknown | Claimed::Owner { .. } => {
-                    seen(Outcome::OutcomeUnknown);
+                    seen(Outcome::Held);
                     return Verdict::Unknown;
                 }
             };
@@ -92,27 +92,26 @@ impl Engine {
         let mut claiming = Box::pin(Arc::clone(self).claim(job.claim.clone()));
         let engine = Arc::clone(self);
         let span = tracing::Span::current();
-        let task = match poll_once(&mut claiming).await {
-            Some((result, sent)) => match result {
+        let task = if let Some((result, sent)) = poll_once(&mut claiming).await {
+            match result {
                 Ok(Claimed::Owner { epoch, attempt }) => {
                     let run = async move { Step::Ran(engine.run(job, sent, epoch, attempt).await) };
                     tokio::spawn(run.instrument(span))
                 }
                 Ok(other) => return Step::Refused(other, job),
                 Err(error) => return Step::Failed(error, job),
-            },
-            None => {
-                let run = async move {
-                    match claiming.await {
-                        (Ok(Claimed::Owner { epoch, attempt }), sent) => {
-                            Step::Ran(engine.run(job, sent, epoch, attempt).await)
-                        }
-                        (Ok(other), _) => Step::Refused(other, job),
-                        (Err(error), _) => Step::Failed(error, job),
-                    }
-                };
-                tokio::spawn(run.instrument(span))
             }
+        } else {
+            let run = async move {
+                match claiming.await {
+                    (Ok(Claimed::Owner { epoch, attempt }), sent) => {
+                        Step::Ran(engine.run(job, sent, epoch, attempt).await)
+                    }
+                    (Ok(other), _) => Step::Refused(other, job),
+                    (Err(error), _) => Step::Failed(error, job),
+                }
+            };
+            tokio::spawn(run.instrument(span))
         };
         match task.await {
             Ok(step) => step,
@@ -130,15 +129,13 @@ impl Engine {
         loop {
             let sent = clock::now();
             let mut call = self.claim_once(&claim);
-            let result = match poll_once(&mut call).await {
-                Some(result) => result,
-                None => match timeout_at(until, &mut call).await {
-                    Ok(result) => result,
-                    Err(_) => {
-                        self.abandon(claim, Some(call));
-                        return (Err(late(self.store_timeout)), sent);
-                    }
-                },
+            let result = if let Some(result) = poll_once(&mut call).await {
+                result
+            } else if let Ok(result) = timeout_at(until, &mut call).await {
+                result
+            } else {
+                self.abandon(claim, Some(call));
+                return (Err(late(self.store_timeout)), sent);
             };
             let pause = match &result {
                 Ok(_) => return (result, sent),

@@ -94,8 +94,13 @@ pub(crate) enum Settle {
     Release,
     /// The outcome is marked unknown.
     Hold,
-    /// Known once the reply has been sent on; the lease is renewed until then.
-    Later(Pin<Box<dyn Future<Output = Settled> + Send>>),
+    /// Known once the reply has been copied on its way; the lease is renewed until then.
+    Later {
+        /// The outcome to store if the copy is cut short.
+        cut: Bytes,
+        /// Copies.
+        copy: Pin<Box<dyn Future<Output = Settled> + Send>>,
+    },
 }
 
 /// The end of [`Settle::Later`].

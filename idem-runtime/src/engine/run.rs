@@ -2,7 +2,7 @@
 
 use std::{
     any::Any,
-    future::{Future, poll_fn},
+    future::{Future, poll_fn, ready},
     panic::{AssertUnwindSafe, catch_unwind},
     pin::{Pin, pin},
     sync::{Arc, Mutex, PoisonError},
@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
 use tokio::time::{sleep, timeout};
 use tracing::Instrument as _;
 
@@ -33,18 +34,18 @@ pub(super) struct Owner {
     pub(super) epoch: u64,
     pub(super) number: u32,
     attempt: Arc<super::AttemptCell>,
-    fence: Mutex<Fence>,
+    lease: Mutex<Fence>,
     /// Counted until the record is settled.
-    _running: RunGuard,
+    running: RunGuard,
 }
 
 impl Owner {
-    fn lease<T>(&self, look: impl FnOnce(&mut Fence) -> T) -> T {
-        look(&mut self.fence.lock().unwrap_or_else(PoisonError::into_inner))
+    fn fence<T>(&self, look: impl FnOnce(&mut Fence) -> T) -> T {
+        look(&mut self.lease.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn is_lost(&self) -> bool {
-        self.lease(|fence| fence.is_lost(clock::now()))
+        self.fence(|fence| fence.is_lost(clock::now()))
     }
 }
 
@@ -72,17 +73,17 @@ impl Engine {
             epoch,
             number,
             attempt: job.attempt,
-            fence: Mutex::new(fence),
-            _running: self.running.enter(),
+            lease: Mutex::new(fence),
+            running: self.running.enter(),
         };
         if owner.is_lost() {
-            return self.lose(owner).await;
+            return self.lose(owner);
         }
         let began = Instant::now();
         let stop = self.drive(&owner, job.work.run()).await;
         telemetry::handler_time(&owner.operation, began.elapsed());
         match stop {
-            Stop::Lost => self.lose(owner).await,
+            Stop::Lost => self.lose(owner),
             Stop::Panicked(payload) => {
                 let end = if owner.claim.hold { End::Hold } else { End::Release };
                 self.settle(owner, end).await;
@@ -93,8 +94,8 @@ impl Engine {
                     Settle::Keep(outcome) => self.keep(owner, outcome).await,
                     Settle::Release => self.settle(owner, End::Release).await,
                     Settle::Hold => self.settle(owner, End::Hold).await,
-                    Settle::Later(later) => {
-                        tokio::spawn(Arc::clone(&self).settle_later(owner, later).in_current_span());
+                    Settle::Later { cut, copy } => {
+                        tokio::spawn(Arc::clone(&self).settle_later(owner, cut, copy).in_current_span());
                     }
                 }
                 Ran::Reply(reply)
@@ -103,29 +104,29 @@ impl Engine {
     }
 
     /// A run that was stopped, or never started: the key is free as soon as the store hears of it.
-    async fn lose<T>(self: &Arc<Self>, owner: Owner) -> Ran<T> {
+    fn lose<T>(self: &Arc<Self>, owner: Owner) -> Ran<T> {
         owner.attempt.lose();
         telemetry::outcome(Outcome::LeaseLost, &owner.operation, Some(&owner.claim.id));
-        self.abandon(owner.claim.clone(), None::<std::future::Ready<()>>);
+        self.abandon(owner.claim, Some(ready(owner.running)));
         Ran::LeaseLost
     }
 
-    /// Keeps the lease until what the reply streams has been copied, and settles.
-    async fn settle_later(self: Arc<Self>, owner: Owner, later: Pin<Box<dyn Future<Output = Settled> + Send>>) {
-        match self.drive(&owner, later).await {
+    /// Keeps the lease until what the reply streams has been copied, and settles. A copy that is cut short leaves what
+    /// is known of the answer: the handler has ended, and a retry must not run it again.
+    async fn settle_later(
+        self: Arc<Self>,
+        owner: Owner,
+        cut: Bytes,
+        copy: Pin<Box<dyn Future<Output = Settled> + Send>>,
+    ) {
+        match self.drive(&owner, copy).await {
             Stop::Finished(Settled { keep, rest }) => {
                 self.keep(owner, keep).await;
                 if let Some(rest) = rest {
                     rest.await;
                 }
             }
-            Stop::Panicked(_) => {
-                let end = if owner.claim.hold { End::Hold } else { End::Release };
-                self.settle(owner, end).await;
-            }
-            Stop::Lost => {
-                let _: Ran<()> = self.lose(owner).await;
-            }
+            Stop::Panicked(_) | Stop::Lost => self.keep(owner, cut).await,
         }
     }
 
@@ -133,7 +134,7 @@ impl Engine {
     async fn drive<F: Future>(self: &Arc<Self>, owner: &Owner, work: F) -> Stop<F::Output> {
         let mut work = pin!(work);
         let mut renewing = pin!(self.keep_lease(owner, owner.claim.hold));
-        let mut renewed = false;
+        let mut gave_up = false;
         poll_fn(|context| {
             // Before every poll: after a sleep of the machine the work must not take another step.
             if !owner.claim.hold && owner.is_lost() {
@@ -145,8 +146,8 @@ impl Engine {
                 Ok(Poll::Pending) => {}
                 Err(payload) => return Poll::Ready(Stop::Panicked(payload)),
             }
-            if !renewed && renewing.as_mut().poll(context).is_ready() {
-                renewed = true;
+            if !gave_up && renewing.as_mut().poll(context).is_ready() {
+                gave_up = true;
                 if !owner.claim.hold {
                     return Poll::Ready(Stop::Lost);
                 }
@@ -160,32 +161,41 @@ impl Engine {
     pub(super) async fn keep_lease(&self, owner: &Owner, tries_on: bool) {
         loop {
             let now = clock::now();
-            let (due, left) = owner.lease(|fence| (fence.renewal_due(now), fence.left(now)));
+            let (due, left) = owner.fence(|fence| (fence.renewal_due(now), fence.left(now)));
             if left.is_zero() {
                 owner.attempt.lose();
                 if !tries_on {
                     return;
                 }
             }
+            // Nothing here outlasts the fence, or the work would be stopped late.
+            let (step, within) = (
+                owner.claim.lease / 12,
+                |left: Duration, most: Duration| {
+                    if left.is_zero() { most } else { left.min(most) }
+                },
+            );
             let Some(due) = due else {
-                sleep(left.max(owner.claim.lease / 12)).await;
+                sleep(within(left, owner.claim.lease)).await;
                 continue;
             };
             sleep(due.max(Duration::from_millis(1))).await;
             let sent = clock::now();
             // A task of its own: this loop is dropped when the work ends, the call must not be.
             let call = tokio::spawn(self.renew(&owner.claim));
-            let limit = owner.lease(|fence| fence.left(sent)).max(owner.claim.lease / 12);
-            match timeout(limit, call).await {
-                Ok(Ok(Ok(Ack::Done))) => owner.lease(|fence| fence.prove(sent)),
-                Ok(Ok(Ok(Ack::Lost))) => return owner.attempt.lose(),
-                Ok(Ok(Err(error))) => {
-                    telemetry::store_failed("renew", &owner.claim.id, &error);
-                    sleep((owner.claim.lease / 12).min(limit)).await;
+            match timeout(within(owner.fence(|fence| fence.left(sent)), step.max(self.store_timeout)), call).await {
+                Ok(Ok(Ok(Ack::Done))) => {
+                    owner.fence(|fence| fence.prove(sent));
+                    continue;
                 }
-                // A store that panics.
-                Ok(Err(_)) => sleep((owner.claim.lease / 12).min(limit)).await,
-                Err(_) => {}
+                Ok(Ok(Ok(Ack::Lost))) => return owner.attempt.lose(),
+                Ok(Ok(Err(error))) => telemetry::store_failed("renew", &owner.claim.id, &error),
+                // A store that panics, or is late.
+                Ok(Err(_)) | Err(_) => {}
+            }
+            let left = owner.fence(|fence| fence.left(clock::now()));
+            if tries_on || !left.is_zero() {
+                sleep(within(left, step)).await;
             }
         }
     }

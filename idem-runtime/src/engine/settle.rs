@@ -46,7 +46,7 @@ impl Engine {
                 End::Complete(_) if owner.number > 1 => Outcome::Takeover,
                 End::Complete(_) => Outcome::Executed,
                 End::Release => Outcome::Released,
-                End::Hold => Outcome::OutcomeUnknown,
+                End::Hold => Outcome::Held,
             },
             // Another attempt owns or settled the record: this one changed nothing.
             Ok(Ack::Lost) => Outcome::LeaseLost,
@@ -70,11 +70,11 @@ impl Engine {
     /// Keeps the lease while `ending` takes its time, so that nobody runs what has run. A key to be freed needs none.
     async fn leased<T>(self: &Arc<Self>, owner: &Owner, end: &End, ending: impl Future<Output = T>) -> T {
         let (mut ending, mut renewing) = (pin!(ending), pin!(self.keep_lease(owner, true)));
-        let mut renewed = matches!(end, End::Release);
+        let mut gave_up = matches!(end, End::Release);
         poll_fn(|context| {
             let ended = ending.as_mut().poll(context);
-            if ended.is_pending() && !renewed {
-                renewed = renewing.as_mut().poll(context).is_ready();
+            if ended.is_pending() && !gave_up {
+                gave_up = renewing.as_mut().poll(context).is_ready();
             }
             ended
         })

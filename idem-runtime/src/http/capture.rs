@@ -116,9 +116,10 @@ pub(super) async fn answer(response: Response, policy: &Policy, idempotency: &Id
             Poll::Pending => {
                 let (sender, receiver) = mpsc::channel(stream::AHEAD);
                 let until = Instant::now() + Duration::from_millis(policy.lease_ms);
+                let cut = kept.tombstone();
                 let kept = Kept { head: head.clone(), idempotency: idempotency.clone() };
-                let later = Box::pin(stream::copy(body, kept, copy, sender, until));
-                break (engine::Settle::Later(later), Body::new(stream::Passing::new(begun, receiver)));
+                let copy = Box::pin(stream::copy(body, kept, copy, sender, until));
+                break (engine::Settle::Later { cut, copy }, Body::new(stream::Passing::new(begun, receiver)));
             }
         }
     };

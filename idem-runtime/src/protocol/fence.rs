@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn is_renewed_for_its_longest_time_only() {
-        let fence = Fence::new(LEASE, at(0, 0), Duration::from_secs(60));
+        let fence = Fence::new(LEASE, at(0, 0), Duration::from_mins(1));
         assert!(fence.renewal_due(at(59, 59)).is_some());
         assert!(fence.renewal_due(at(60, 60)).is_none());
     }

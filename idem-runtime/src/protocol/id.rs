@@ -35,8 +35,10 @@ impl RecordId {
 
     /// The first eight bytes as a number: a ready-made hash for maps, shards and advisory locks.
     pub const fn prefix(&self) -> u64 {
-        let [a, b, c, d, e, f, g, h, ..] = self.0;
-        u64::from_be_bytes([a, b, c, d, e, f, g, h])
+        match self.0.first_chunk() {
+            Some(prefix) => u64::from_be_bytes(*prefix),
+            None => 0,
+        }
     }
 }
 

@@ -24,7 +24,7 @@ use super::{
 /// ```
 /// use axum::{Router, body::Body, http::{Request, StatusCode}, routing::post};
 /// use idem_runtime::{Idempotency, idempotent};
-/// use idem_runtime::store::{Fault, FaultStore, MemoryStore, State, Verb};
+/// use idem_runtime::store::{Fault, FaultStore, MemoryStore, State, Store, Verb};
 /// use tower::ServiceExt;
 ///
 /// #[idempotent(ttl = "24h")]
@@ -46,10 +46,9 @@ use super::{
 ///
 /// // … and the outcome is stored as soon as the store is back.
 /// store.heal();
-/// store.answered(Verb::Complete, 2).await;
+/// idempotency.drain(std::time::Duration::from_secs(5)).await;
 /// let record = store.inner().get(&store.last_claim().unwrap().id).await.unwrap().unwrap();
 /// assert_eq!(record.state, State::Completed);
-/// # use idem_runtime::store::Store;
 /// # }
 /// ```
 pub struct FaultStore<S> {

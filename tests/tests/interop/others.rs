@@ -1,6 +1,9 @@
 //! What else stands around handlers: spans, macros that make handlers, `async_trait`.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    fmt::Write,
+    sync::{Arc, Mutex},
+};
 
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
 use idem_runtime::idempotent;
@@ -30,7 +33,7 @@ struct Fields<'a>(&'a mut String);
 
 impl Visit for Fields<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        self.0.push_str(&format!(" {}={value:?}", field.name()));
+        let _ = write!(self.0, " {}={value:?}", field.name());
     }
 }
 

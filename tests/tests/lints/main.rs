@@ -43,8 +43,8 @@ async fn unused_below(State(app): State<App>, Json(body): Json<String>) {}
 async fn unused_above(State(app): State<App>, Json(body): Json<String>) {}
 
 /// What only the attribute reads is no unused variable.
-#[idempotent(ttl = "24h", scope = (_caller, body))]
-async fn read_by_the_attribute(State(_app): State<App>, Json((_caller, body)): Json<(String, String)>) {}
+#[idempotent(ttl = "24h", scope = (caller, body))]
+async fn read_by_the_attribute(State(_app): State<App>, Json((caller, body)): Json<(String, String)>) {}
 
 #[idempotent(ttl = "24h")]
 async fn unused_parameter(State(_app): State<App>, #[expect(unused_variables)] Json(body): Json<String>) {}
@@ -68,32 +68,30 @@ impl Api {
     #[expect(unused_variables)]
     async fn names_self(State(app): State<App>) {
         let Self = Self;
+        std::future::ready(()).await;
     }
 
     #[idempotent(ttl = "24h")]
     #[expect(dead_code)]
     async fn never_routed(State(_app): State<App>) {
         let Self = Self;
+        std::future::ready(()).await;
     }
 }
 
 /// What clippy expects is only looked at by clippy.
-mod clippys {
-    use super::{App, Json, State, idempotent};
-
-    #[idempotent(ttl = "24h")]
-    #[expect(clippy::too_many_arguments, reason = "eight, as in the plain handler")]
-    pub(crate) async fn eight(
-        _: State<App>,
-        _: State<App>,
-        _: State<App>,
-        _: State<App>,
-        _: State<App>,
-        _: State<App>,
-        _: State<App>,
-        Json(_): Json<String>,
-    ) {
-    }
+#[idempotent(ttl = "24h")]
+#[expect(clippy::too_many_arguments, reason = "eight, as in the plain handler")]
+async fn eight(
+    _: State<App>,
+    _: State<App>,
+    _: State<App>,
+    _: State<App>,
+    _: State<App>,
+    _: State<App>,
+    _: State<App>,
+    Json(_): Json<String>,
+) {
 }
 
 #[test]
@@ -107,6 +105,6 @@ fn the_attribute_is_silent() {
         .route("/parameter", post(unused_parameter))
         .route("/mut", post(unused_mut))
         .route("/self", post(Api::names_self))
-        .route("/eight", post(clippys::eight));
+        .route("/eight", post(eight));
     drop(router);
 }

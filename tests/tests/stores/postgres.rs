@@ -18,7 +18,7 @@ use std::{
 
 use bytes::Bytes;
 use idem_runtime::store::{Claim, Claimed, Completion, Fingerprint, PostgresStore, RecordId, Token};
-use idem_tests::postgres::{Postgres, execute, pool};
+use idem_tests::postgres::{Postgres, execute, hex, pool};
 use sqlx::PgPool;
 
 /// The server that the tests share while any of them runs; `None` where PostgreSQL isn't installed.
@@ -105,8 +105,7 @@ fn replays(claimed: &Claimed, expected: &[u8]) -> bool {
 
 /// A record's id as SQL.
 fn sql_id(claim: &Claim) -> String {
-    let hex: String = claim.id.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("'\\x{hex}'::bytea")
+    format!("'\\x{}'::bytea", hex(claim.id.as_bytes()))
 }
 
 /// What went wrong, with its causes.

@@ -79,8 +79,9 @@ impl Shard {
 
     fn index(&mut self, state: State) -> &mut BTreeSet<IndexKey> {
         match state {
-            State::InProgress => &mut self.running,
-            State::Completed | State::Unknown => &mut self.settled,
+            // A held record is kept like a claim: without it the handler would run again.
+            State::InProgress | State::Unknown => &mut self.running,
+            State::Completed => &mut self.settled,
         }
     }
 

@@ -12,7 +12,7 @@
 //!   nothing; a crash of the server alone loses nothing in either case.
 //! * Its own database or server, where others flush theirs.
 //! * With access rules: the keys `idem:*`, the channel `idem:settled`, and `EVAL`, `EVALSHA`, what the scripts call
-//!   (`TIME`, `GET`, `GETRANGE`, `STRLEN`, `SET`, `SETRANGE`, `PEXPIREAT`, `DEL`, `PUBLISH`), `UNLINK`, `SUBSCRIBE`
+//!   (`TIME`, `GET`, `GETRANGE`, `STRLEN`, `SET`, `SETRANGE`, `DEL`, `PUBLISH`), `UNLINK`, `SUBSCRIBE`
 //!   (`SSUBSCRIBE` and `SPUBLISH` on a cluster) and, for the warnings at start, `INFO`.
 //!
 //! # The failover window
@@ -135,10 +135,11 @@ impl Store for RedisStore {
         args.extend(claim.older_fingerprints.iter().map(|print| &print.as_bytes()[..]));
         let mut answer = self.call(&script::CLAIM, &claim.id, &args).await?;
         let claimed = match answer.word() {
-            b"owner" => answer
-                .number(1)
-                .zip(answer.number(2))
-                .and_then(|(epoch, attempt)| Some(Claimed::Owner { epoch, attempt: attempt.try_into().ok()? })),
+            b"owner" => answer.bytes(1).and_then(|names| {
+                let (epoch, attempt) = names.split_first_chunk()?;
+                let (epoch, attempt) = (u64::from_be_bytes(*epoch), u32::from_be_bytes(attempt.try_into().ok()?));
+                Some(Claimed::Owner { epoch, attempt })
+            }),
             b"replay" => answer.take(1).map(|outcome| Claimed::Replay { outcome }),
             b"in_progress" => {
                 answer.number(1).map(|left| Claimed::InProgress { lease_left: Some(Duration::from_millis(left)) })

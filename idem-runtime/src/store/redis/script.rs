@@ -44,8 +44,8 @@ macro_rules! script {
     };
 }
 
-// A full server refuses what needs room, so a claim says nothing here and fails at its first write only: it still replays.
-// The others finish what a claim was admitted for. A replica refuses all of them, since they don't say `no-writes`.
+// Without a first line a script runs until its first write is refused: so a claim still replays on a full server. The
+// others finish what a claim was admitted for, full or not. None says `no-writes`, so none is answered by a replica.
 script!(CLAIM, "", "claim.lua");
 script!(COMPLETE, "#!lua flags=allow-oom\n", "complete.lua");
 script!(RENEW, "#!lua flags=allow-oom\n", "renew.lua");

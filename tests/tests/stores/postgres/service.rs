@@ -1,7 +1,7 @@
 //! What waiting duplicates hear.
 
 use idem_runtime::store::{Ack, Store as _, Wakeups};
-use idem_tests::postgres::{eventually, number, pool};
+use idem_tests::postgres::{eventually, hex, number};
 use sqlx::postgres::PgListener;
 
 use super::*;
@@ -68,7 +68,5 @@ async fn a_settlement_that_nobody_waits_for_notifies_nobody() {
         assert_eq!(store.complete(&completion(claim, "done")).await.unwrap(), Ack::Done);
     }
     let heard = tokio::time::timeout(Duration::from_secs(5), listener.recv()).await.expect("nothing is heard").unwrap();
-    let hex: String = awaited.id.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(heard.payload(), hex, "the first notification is the awaited record's");
-    let _ = pool(&server.url_of(&name), 1).await;
+    assert_eq!(heard.payload(), hex(awaited.id.as_bytes()), "the first notification is the awaited record's");
 }

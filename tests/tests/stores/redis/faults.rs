@@ -150,6 +150,9 @@ async fn a_primary_without_its_replicas_decides_nothing() {
     let () = server.run(redis::cmd("CONFIG").arg(&["SET", "min-replicas-to-write", "1"])).await;
     assert!(fault(store.claim(&claim(1, 2)).await).contains("NOREPLICAS"));
     assert!(fault(store.claim(&claim(2, 1)).await).contains("NOREPLICAS"));
+    // Nor when it is full as well.
+    let () = server.run(redis::cmd("CONFIG").arg(&["SET", "maxmemory", "1"])).await;
+    assert!(fault(store.claim(&claim(1, 2)).await).contains("NOREPLICAS"));
 }
 
 #[tokio::test]
