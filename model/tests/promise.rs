@@ -18,7 +18,7 @@ const ALL_ENDS: &[Verb] = &[Verb::Complete, Verb::Release, Verb::Hold];
 
 fn explore(name: &str, model: Model) {
     let start = Instant::now();
-    let checker = model.checker().spawn_bfs().join();
+    let checker = model.checker().finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
     // Straight to the terminal: how much was looked at is part of the result.
     let (states, steps) = (checker.unique_state_count(), checker.state_count());
     let _ = writeln!(stderr(), "{name}: {states} states, {steps} steps, all of them in {:.1?}", start.elapsed());
