@@ -147,7 +147,7 @@ mod tests {
     fn the_framing_of_tuples_is_frozen() {
         let mut bytes = Vec::new();
         assert!(("a", None::<u8>, 42).append(&mut bytes));
-        assert_eq!(bytes, b"\x01\x01\0\0\0\0\0\0\0a\0\x01\x02\0\0\0\0\0\0\042");
+        assert_eq!(bytes, b"\x01\x01\0\0\0\0\0\0\0a\0\x01\x02\0\0\0\0\0\0\x0042");
     }
 
     fn bytes(part: &(impl KeyPart + ?Sized)) -> Option<Vec<u8>> {

@@ -1,5 +1,8 @@
 //! What a client of an annotated handler sees, through a listening server.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a helper that fails fails its test")]
+#![allow(clippy::manual_assert, reason = "the handler panics, it asserts nothing")]
+
 mod app;
 mod bodies;
 mod callers;

@@ -1,5 +1,12 @@
 //! Every store, through the conformance suite and against real servers.
 
+#![allow(
+    clippy::unnecessary_wraps,
+    clippy::needless_pass_by_value,
+    clippy::similar_names,
+    reason = "the reference looks like the stores it is compared with"
+)]
+
 mod history;
 mod memory;
 #[cfg(feature = "postgres")]
