@@ -1,7 +1,14 @@
 //! Everything that can fail, at every point where it can: each case checks what ran, what the caller got, what the
 //! record says, and what the operators see.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "these are tests")]
+#![allow(
+    clippy::unchecked_time_subtraction,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "these are tests"
+)]
 
 mod app;
 mod claims;

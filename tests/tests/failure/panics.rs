@@ -43,7 +43,6 @@ impl http_body::Body for Panics {
     type Data = Bytes;
     type Error = axum::Error;
 
-    #[expect(clippy::panic, reason = "the point")]
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
