@@ -4,10 +4,12 @@
 pub(crate) fn closest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     const CLOSE_ENOUGH: f64 = 0.8;
     let word = word.to_lowercase();
+    // Likeness is strict with short words: one slip in three letters is close enough too.
+    let slip = |candidate: &str| candidate.len() > 2 && 3 * strsim::osa_distance(&word, candidate) <= candidate.len();
     candidates
         .into_iter()
         .map(|candidate| (candidate, strsim::jaro_winkler(&word, &candidate.to_lowercase())))
-        .filter(|(_, likeness)| *likeness > CLOSE_ENOUGH)
+        .filter(|(candidate, likeness)| *likeness > CLOSE_ENOUGH || slip(&candidate.to_lowercase()))
         .max_by(|(_, a), (_, b)| a.total_cmp(b))
         .map(|(candidate, _)| candidate)
 }
@@ -36,6 +38,7 @@ mod tests {
         assert_eq!(closest("TTL", known), Some("ttl"));
         assert_eq!(closest("fingreprint", known), Some("fingerprint"));
         assert_eq!(closest("retry-window", known), Some("retry_window"));
+        assert_eq!(closest("tll", known), Some("ttl"));
         assert_eq!(closest("colour", known), None);
     }
 

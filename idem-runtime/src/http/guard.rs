@@ -137,7 +137,7 @@ fn find_key(policy: &'static Policy, head: &Head, expression: Option<Value>) -> 
     match (&head.key, expression) {
         (KeySource::Headers(headers), _) => read_key(headers, policy.header, policy.optional).map(from_header),
         (KeySource::Read(key), _) => Ok(key.as_ref().map(|key| key.as_bytes().to_vec())),
-        (_, Some(Some(key))) if key.is_empty() => Err(KeyInvalid { header: None, reason: "is empty" }.into()),
+        (_, Some(Some(key))) if key.is_empty() => Err(KeyInvalid { header: None, reason: "the key is empty" }.into()),
         (_, Some(Some(key))) => Ok(Some(key)),
         (_, Some(None) | None) => Err(KeyMissing { header: None }.into()),
     }

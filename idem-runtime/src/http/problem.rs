@@ -105,8 +105,8 @@ problems! {
     KeyInvalid { header: Option<&'static str>, reason: &'static str } BAD_REQUEST "idempotency_key_invalid"
         "Idempotency-Key is invalid"
         |problem, f| match problem.header {
-            Some(header) => write!(f, "The header `{header}` {}. Send one value of 1 to 255 visible ASCII characters, such as a UUID.", problem.reason),
-            None => write!(f, "The idempotency key in the request's content {}.", problem.reason),
+            Some(header) => write!(f, "The header `{header}` can't be used: {}. Send one value of 1 to 255 visible ASCII characters, such as a UUID.", problem.reason),
+            None => write!(f, "The idempotency key in the request's content can't be used: {}.", problem.reason),
         };
 
     /// 422: the key belongs to another request.
@@ -146,12 +146,12 @@ problems! {
         "The request was stopped"
         |_, f| f.write_str("The run was stopped half-way because its lease could not be renewed. Retry with the same key.");
 
-    /// 500: the handler is annotated and the router has no `Idempotency`.
+    /// 500: the handler is annotated and its router has neither a state nor a layer that brings an `Idempotency`.
     NotInstalled { handler: &'static str } INTERNAL_SERVER_ERROR "idempotency_not_installed"
         "Idempotency is not installed"
         |problem, f| write!(
             f,
-            "The handler `{}` is annotated with #[idempotent] and finds no `Idempotency`: add `.layer(Extension(idempotency))` to its router.",
+            "The handler `{}` is annotated with #[idempotent] and finds no `Idempotency`: give its router a state that holds one, by `.with_state(app)`, or add `.layer(Extension(idempotency))`.",
             problem.handler
         );
 }

@@ -20,7 +20,7 @@ pub trait HasIdempotency {
 #[diagnostic::on_unimplemented(
     message = "the router state `{Self}` holds no `Idempotency`",
     label = "`#[idempotent]` finds no `Idempotency` in `{Self}`",
-    note = "add a field `idempotency: Idempotency` and `#[derive(FromRef)]`, or `impl HasIdempotency for {Self}`",
+    note = "add a field `idempotency: Idempotency` and `#[derive(FromRef)]`, or `impl HasIdempotency` for the state itself, inside its `Arc`",
     note = "or write `#[idempotent(…, store = layer)]` and add `.layer(Extension(idempotency))` to the router"
 )]
 pub trait Provides<N> {
