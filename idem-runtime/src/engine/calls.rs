@@ -96,10 +96,19 @@ impl Engine {
             End::Complete(_) | End::Hold => claim.ttl,
         };
         let until = Instant::now() + lasts.min(Duration::from_hours(30 * 24));
+        // A claim that the store held back may take the record over although its caller has given up; once that is
+        // released, the outcome finds its place.
+        let patience = Instant::now() + claim.lease.saturating_add(self.store_timeout);
         let mut pause = Duration::from_millis(50);
         loop {
             match bounded(self.end(claim, &end), self.store_timeout).await {
-                Ok(_) => return self.waiters.wake(&claim.id),
+                Ok(Ack::Lost) if matches!(end, End::Complete(_)) && Instant::now() < patience => {}
+                Ok(ack) => {
+                    if ack == Ack::Lost {
+                        tracing::warn!(target: "idem", verb = end.verb(), record = %claim.id, "another attempt settled the record");
+                    }
+                    return self.waiters.wake(&claim.id);
+                }
                 Err(error @ StoreError::Corrupt(_)) => return telemetry::store_failed(end.verb(), &claim.id, &error),
                 Err(error) if Instant::now() >= until => return telemetry::store_failed(end.verb(), &claim.id, &error),
                 Err(_) => {}
@@ -117,8 +126,9 @@ impl Engine {
             }
             return;
         };
-        let engine = Arc::clone(self);
+        let (engine, busy) = (Arc::clone(self), self.running.busy());
         let releasing = async move {
+            let _busy = busy;
             // What it gives is held until the release has landed.
             let _held = match late {
                 Some(late) => Some(late.await),

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::Instrument as _;
 
@@ -43,10 +44,18 @@ impl Engine {
         loop {
             // Asked for before the claim, so that a settlement between the two wakes us.
             let woken = waiter.as_ref().map(Waiter::next);
+            if let Some((fingerprint, outcome)) = self.pending.get(&job.claim.id) {
+                if job.claim.matches(&fingerprint) {
+                    return Verdict::Replay { outcome, waited: waiter.is_some() };
+                }
+                telemetry::outcome(Outcome::Mismatch, &job.operation, Some(&job.claim.id));
+                return Verdict::Mismatch { stored: Bytes::copy_from_slice(fingerprint.as_bytes()) };
+            }
             let (claimed, back) = match self.step(job).await {
                 Step::Ran(Ran::Reply(reply)) => return Verdict::Ran(reply),
                 Step::Ran(Ran::Panicked(payload)) => return Verdict::Panicked(payload),
                 Step::Ran(Ran::LeaseLost) => return Verdict::LeaseLost,
+                Step::Ran(Ran::Before(outcome)) => return Verdict::Replay { outcome, waited: waiter.is_some() },
                 Step::Refused(claimed, job) => (claimed, job),
                 Step::Failed(error, job) => {
                     telemetry::store_failed("claim", &job.claim.id, &error);
@@ -102,7 +111,9 @@ impl Engine {
                 Err(error) => return Step::Failed(error, job),
             }
         } else {
+            let busy = self.running.busy();
             let run = async move {
+                let _busy = busy;
                 match claiming.await {
                     (Ok(Claimed::Owner { epoch, attempt }), sent) => {
                         Step::Ran(engine.run(job, sent, epoch, attempt).await)

@@ -6,6 +6,7 @@ mod attempt;
 mod calls;
 mod claim;
 mod clock;
+mod pending;
 mod run;
 mod running;
 mod settle;
@@ -33,6 +34,7 @@ use crate::{
 
 pub(crate) use attempt::AttemptCell;
 pub(crate) use clock::token;
+use pending::Pending;
 pub(crate) use running::Running;
 pub(crate) use waiters::Waiters;
 
@@ -43,6 +45,7 @@ pub(crate) struct Engine {
     store_timeout: Duration,
     waiters: Arc<Waiters>,
     running: Arc<Running>,
+    pending: Arc<Pending>,
     listening: AtomicBool,
     /// Bounds the claims that may have been made unseen and are being released.
     abandoned: Arc<Semaphore>,
@@ -138,6 +141,7 @@ impl Engine {
             store_timeout,
             waiters: Arc::default(),
             running: Arc::default(),
+            pending: Arc::default(),
             listening: AtomicBool::new(false),
             abandoned: Arc::new(Semaphore::new(ABANDONED)),
         }

@@ -17,6 +17,7 @@ use tracing::Instrument as _;
 use super::{Answer, Engine, Job, Settle, Settled, Work, attempt::Started, calls::End, clock, running::RunGuard};
 use crate::{
     protocol::{Ack, Claim, Fence, Reading},
+    store::Completion,
     telemetry::{self, Outcome},
 };
 
@@ -25,6 +26,8 @@ pub(super) enum Ran<T> {
     Reply(T),
     Panicked(Box<dyn Any + Send>),
     LeaseLost,
+    /// It had run before, and the store had not heard of it yet.
+    Before(Bytes),
 }
 
 /// A run that has started: what is needed to settle it.
@@ -42,6 +45,12 @@ pub(super) struct Owner {
 impl Owner {
     fn fence<T>(&self, look: impl FnOnce(&mut Fence) -> T) -> T {
         look(&mut self.lease.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// How to store the outcome.
+    pub(super) fn completion(&self, outcome: Bytes) -> End {
+        let Claim { id, token, fingerprint, ttl, .. } = self.claim;
+        End::Complete(Completion { id, token, epoch: self.epoch, attempt: self.number, fingerprint, ttl, outcome })
     }
 
     fn is_lost(&self) -> bool {
@@ -76,6 +85,14 @@ impl Engine {
             lease: Mutex::new(fence),
             running: self.running.enter(),
         };
+        if let Some((fingerprint, outcome)) = self.pending.get(&owner.claim.id)
+            && owner.claim.matches(&fingerprint)
+        {
+            // This claim overtook the completion: it carries the outcome itself.
+            let end = owner.completion(outcome.clone());
+            tokio::spawn(async move { self.end_eventually(&owner.claim, end).await });
+            return Ran::Before(outcome);
+        }
         if owner.is_lost() {
             return self.lose(owner);
         }

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use crate::telemetry;
 
-/// How many attempts run detached from their requests.
+/// How many attempts run, are being claimed or are being settled, detached from their requests.
 #[derive(Debug, Default)]
 pub(crate) struct Running {
     count: AtomicUsize,
@@ -21,13 +21,21 @@ pub(crate) struct Running {
 
 /// One of them, counted until dropped.
 #[derive(Debug)]
-pub(crate) struct RunGuard(Arc<Running>);
+pub(crate) struct Busy(Arc<Running>);
+
+/// One that runs: operators see it too.
+#[derive(Debug)]
+pub(crate) struct RunGuard(#[expect(dead_code, reason = "counts until dropped")] Busy);
 
 impl Running {
-    pub(crate) fn enter(self: &Arc<Self>) -> RunGuard {
+    pub(crate) fn busy(self: &Arc<Self>) -> Busy {
         self.count.fetch_add(1, Ordering::SeqCst);
+        Busy(Arc::clone(self))
+    }
+
+    pub(crate) fn enter(self: &Arc<Self>) -> RunGuard {
         telemetry::run_begun();
-        RunGuard(Arc::clone(self))
+        RunGuard(self.busy())
     }
 
     /// Waits until nothing runs; how many still do when `timeout` is over.
@@ -49,6 +57,11 @@ impl Running {
 impl Drop for RunGuard {
     fn drop(&mut self) {
         telemetry::run_ended();
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
         if self.0.count.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.0.idle.notify_waiters();
         }

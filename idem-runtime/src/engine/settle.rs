@@ -12,36 +12,29 @@ use tracing::Instrument as _;
 use super::{
     Engine,
     calls::{End, bounded},
+    pending::PendingOutcome,
     run::Owner,
 };
 use crate::{
     protocol::Ack,
-    store::{Completion, StoreError},
+    store::StoreError,
     telemetry::{self, Outcome},
 };
 
 impl Engine {
     /// Stores the outcome.
     pub(super) async fn keep(self: &Arc<Self>, owner: Owner, outcome: Bytes) {
-        let claim = &owner.claim;
-        let completion = Completion {
-            id: claim.id,
-            token: claim.token,
-            epoch: owner.epoch,
-            attempt: owner.number,
-            fingerprint: claim.fingerprint,
-            ttl: claim.ttl,
-            outcome,
-        };
-        self.settle(owner, End::Complete(completion)).await;
+        let end = owner.completion(outcome);
+        self.settle(owner, end).await;
     }
 
     /// Tells the store how the attempt ended. What the store doesn't take now is repeated in the background, so that the
     /// caller has its answer; the attempt counts as running until then.
     pub(super) async fn settle(self: &Arc<Self>, owner: Owner, end: End) {
         let claim = &owner.claim;
+        let mut pending = None;
         let ending = bounded(self.end(claim, &end), self.store_timeout);
-        let outcome = match self.leased(&owner, &end, ending).await {
+        let outcome = match self.leased(&owner, &end, ending, &mut pending).await {
             Ok(Ack::Done) => match end {
                 End::Complete(_) if owner.number > 1 => Outcome::Takeover,
                 End::Complete(_) => Outcome::Executed,
@@ -55,8 +48,11 @@ impl Engine {
                 telemetry::outcome(Outcome::CompletionLate, &owner.operation, Some(&claim.id));
                 if matches!(error, StoreError::Fault(_)) {
                     let engine = Arc::clone(self);
+                    // Before the caller has its answer and may retry.
+                    pending = pending.or_else(|| self.pend(&end));
                     let ending = async move {
-                        engine.leased(&owner, &end, engine.end_eventually(&owner.claim, end.clone())).await;
+                        let ending = engine.end_eventually(&owner.claim, end.clone());
+                        engine.leased(&owner, &end, ending, &mut pending).await;
                     };
                     tokio::spawn(ending.in_current_span());
                 }
@@ -67,17 +63,34 @@ impl Engine {
         self.waiters.wake(&claim.id);
     }
 
-    /// Keeps the lease while `ending` takes its time, so that nobody runs what has run. A key to be freed needs none.
-    async fn leased<T>(self: &Arc<Self>, owner: &Owner, end: &End, ending: impl Future<Output = T>) -> T {
+    /// Keeps the lease while `ending` takes its time, and the outcome at hand, so that nobody runs what has run. A key to
+    /// be freed needs neither.
+    async fn leased<T>(
+        self: &Arc<Self>,
+        owner: &Owner,
+        end: &End,
+        ending: impl Future<Output = T>,
+        pending: &mut Option<PendingOutcome>,
+    ) -> T {
         let (mut ending, mut renewing) = (pin!(ending), pin!(self.keep_lease(owner, true)));
         let mut gave_up = matches!(end, End::Release);
         poll_fn(|context| {
             let ended = ending.as_mut().poll(context);
-            if ended.is_pending() && !gave_up {
-                gave_up = renewing.as_mut().poll(context).is_ready();
+            if ended.is_pending() {
+                if pending.is_none() {
+                    *pending = self.pend(end);
+                }
+                gave_up = gave_up || renewing.as_mut().poll(context).is_ready();
             }
             ended
         })
         .await
+    }
+
+    fn pend(&self, end: &End) -> Option<PendingOutcome> {
+        match end {
+            End::Complete(done) => Some(self.pending.add(done.id, done.fingerprint, done.outcome.clone())),
+            End::Release | End::Hold => None,
+        }
     }
 }

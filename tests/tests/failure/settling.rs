@@ -20,13 +20,13 @@ async fn a_failed_completion_lands_later() {
         test.store.every(Verb::Complete, Fault::Fail);
         answered(&test, path, 201).await;
         assert_eq!(test.stored().await, Some(State::InProgress), "the claim is kept");
-        assert_eq!(test.send(path).await.problem(), "idempotency_in_progress");
+        assert!(test.send(path).await.is_replay(), "this process knows the outcome");
         assert_eq!(test.idempotency.drain(Duration::from_millis(10)).await, 1, "drain knows of it");
         test.store.heal();
         test.drained().await;
         assert_eq!(test.stored().await, Some(State::Completed));
         assert!(test.send(path).await.is_replay());
-        test.check(1, &["completion_late", "in_progress", "replayed"]);
+        test.check(1, &["completion_late", "replayed", "replayed"]);
         assert!(test.seen.tells_of("settle"));
     }
 }
@@ -41,11 +41,11 @@ async fn the_lease_is_kept_while_the_outcome_is_not_taken() {
         answered(&test, path, 201).await;
         // Twice the lease.
         tokio::time::sleep(Duration::from_millis(1800)).await;
-        assert_eq!(test.send(path).await.problem(), "idempotency_in_progress");
+        assert!(!test.record().await.unwrap().lease_left.is_zero(), "other processes are kept away");
         test.store.heal();
         test.drained().await;
         assert!(test.send(path).await.is_replay());
-        test.check(1, &["completion_late", "in_progress", "replayed"]);
+        test.check(1, &["completion_late", "replayed"]);
     }
 }
 
@@ -60,10 +60,55 @@ async fn the_lease_is_kept_while_a_completion_hangs() {
     test.arrived(Verb::Complete, 1).await;
     // Twice the lease.
     tokio::time::sleep(Duration::from_millis(1800)).await;
-    assert_eq!(test.send("/slow").await.problem(), "idempotency_in_progress");
+    assert!(!test.record().await.unwrap().lease_left.is_zero(), "other processes are kept away");
+    assert!(test.send("/slow").await.is_replay(), "this process knows the outcome");
     gate.open();
     assert_eq!(answer.await.unwrap().status, 201);
-    test.check(1, &["in_progress", "executed"]);
+    test.check(1, &["replayed", "executed"]);
+}
+
+/// A store that is stalled for longer than the lease: the run has ended, so this process never runs it again.
+#[tokio::test]
+async fn an_outcome_at_hand_is_replayed_after_its_lease_has_lapsed() {
+    let test = start().await;
+    for verb in [Verb::Complete, Verb::Renew] {
+        test.store.every(verb, Fault::Fail);
+    }
+    test.ledger.open();
+    answered(&test, "/slow", 201).await;
+    tokio::time::sleep(Duration::from_millis(1200)).await;
+    assert!(test.record().await.unwrap().lease_left.is_zero());
+    assert!(test.send("/slow").await.is_replay());
+    assert_eq!(test.send("/slow?other").await.problem(), "idempotency_key_reused");
+    test.store.heal();
+    test.drained().await;
+    assert_eq!(test.stored().await, Some(State::Completed));
+    test.check(1, &["completion_late", "replayed", "mismatch"]);
+}
+
+/// The same where the store held a duplicate's claim back and grants it before it takes the outcome.
+#[tokio::test]
+async fn a_claim_that_overtakes_a_completion_carries_its_outcome() {
+    let test = start().await;
+    let gate = Gate::new();
+    test.store.nth(Verb::Claim, 2, Fault::Delay(gate.clone()));
+    for verb in [Verb::Complete, Verb::Renew] {
+        test.store.every(verb, Fault::Fail);
+    }
+    let first = test.begin("/slow");
+    test.answered(Verb::Claim, 1).await;
+    let duplicate = test.begin("/slow");
+    test.arrived(Verb::Claim, 2).await;
+    test.ledger.open();
+    assert_eq!(first.await.unwrap().status, 201);
+    tokio::time::sleep(Duration::from_millis(1200)).await;
+    gate.open();
+    assert!(duplicate.await.unwrap().is_replay());
+    test.store.heal();
+    test.drained().await;
+    assert_eq!(test.stored().await, Some(State::Completed));
+    assert_eq!(test.record().await.unwrap().attempt, 2);
+    test.check(1, &["completion_late", "replayed"]);
 }
 
 /// A completion that hangs holds its caller for the store timeout only.

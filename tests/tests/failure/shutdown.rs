@@ -8,13 +8,13 @@ use axum::{
 };
 use idem_runtime::{
     Idempotency,
-    store::{FaultStore, MemoryStore, State, Store as _},
+    store::{Fault, FaultStore, Gate, MemoryStore, State, Store as _, Verb},
 };
 use idem_tests::server::Server;
 use tokio::runtime::Runtime;
 use tower::ServiceExt as _;
 
-use crate::app::{App, Ledger, router};
+use crate::app::{App, Ledger, router, start};
 
 /// One process's worth: a runtime with a server, on a store that outlives it.
 fn process(store: &FaultStore<MemoryStore>, ledger: &Ledger) -> (Runtime, App, Server) {
@@ -102,4 +102,18 @@ async fn a_caller_dropped_during_the_claim_leaves_no_claim_behind() {
     assert_eq!(retry.headers()["idempotent-replayed"], "true");
     assert_eq!(to_bytes(retry.into_body(), 100).await.unwrap(), "1");
     test.check(1, &["executed", "replayed"]);
+}
+
+/// A claim on its way may become a run: `drain` waits for it.
+#[tokio::test]
+async fn drain_waits_for_a_claim_on_its_way() {
+    let test = start().await;
+    let gate = Gate::new();
+    test.store.next(Verb::Claim, Fault::Delay(gate.clone()));
+    let answer = test.begin("/pay");
+    test.arrived(Verb::Claim, 1).await;
+    assert_eq!(test.idempotency.drain(Duration::from_millis(10)).await, 1);
+    gate.open();
+    assert_eq!(answer.await.unwrap().status, 201);
+    test.drained().await;
 }
