@@ -87,7 +87,7 @@ fn a_drained_runtime_loses_nothing() {
 #[tokio::test]
 async fn a_caller_dropped_during_the_claim_leaves_no_claim_behind() {
     use idem_runtime::store::{Fault, Gate, Verb};
-    let test = crate::app::start().await;
+    let test = start().await;
     let gate = Gate::new();
     test.store.next(Verb::Claim, Fault::DelayAnswer(gate.clone()));
     let app = router(App { ledger: test.ledger.clone(), idempotency: test.idempotency.clone() });
