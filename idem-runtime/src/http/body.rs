@@ -4,7 +4,7 @@ use axum::{
     RequestExt as _,
     body::Body,
     extract::{DefaultBodyLimit, FromRequest as _, Request},
-    response::{IntoResponse as _, Response},
+    response::{IntoResponse, Response},
 };
 use bytes::Bytes;
 use http::{StatusCode, Version, header::CONTENT_LENGTH};
@@ -19,15 +19,19 @@ pub(super) async fn read(request: Request) -> Result<(Request, Bytes), Response>
     let mut limited = Request::new(body);
     // The router's limit is in the body already; without this the default one would come on top.
     DefaultBodyLimit::disable().apply(&mut limited);
-    let bytes = Bytes::from_request(limited, &()).await.map_err(axum::response::IntoResponse::into_response)?;
+    let bytes = Bytes::from_request(limited, &()).await.map_err(IntoResponse::into_response)?;
     // A stream that is reset may look like one that ends (hyper issue 3681): half a request must not pass for a whole one.
-    let declared = parts.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-    if parts.version == Version::HTTP_2 && declared.is_some_and(|declared| bytes.len() < declared) {
-        return Err((StatusCode::BAD_REQUEST, "The request body is shorter than its Content-Length").into_response());
-    }
-    // One without a length can't be told by it, but the server drops this future the next time it waits.
-    if parts.version == Version::HTTP_2 && declared.is_none() {
-        tokio::task::yield_now().await;
+    if parts.version == Version::HTTP_2 {
+        let length = parts.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+        match length {
+            Some(length) if bytes.len() < length => {
+                let text = "The request body is shorter than its Content-Length";
+                return Err((StatusCode::BAD_REQUEST, text).into_response());
+            }
+            Some(_) => {}
+            // It can't be told by a length, but the server drops this future the next time it waits.
+            None => tokio::task::yield_now().await,
+        }
     }
     Ok((Request::from_parts(parts, Body::from(bytes.clone())), bytes))
 }

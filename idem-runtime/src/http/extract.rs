@@ -71,6 +71,20 @@ impl<E, O> NeedsIdempotency<E, O> {
     pub(crate) fn split(self) -> (Head, E) {
         (self.head, self.inner)
     }
+
+    async fn take<S, M>(
+        request: Request,
+        state: &S,
+        idempotency: Option<Idempotency>,
+        mode: Mode,
+    ) -> Result<Self, Response>
+    where
+        E: FromRequest<S, M>,
+    {
+        let (request, head) = capture(request, idempotency, mode).await?;
+        let inner = E::from_request(request, state).await.map_err(IntoResponse::into_response)?;
+        Ok(Self { head, inner, mode: PhantomData })
+    }
 }
 
 /// The handle comes from the router's state; `K` says where the key comes from.
@@ -141,9 +155,7 @@ where
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
         let idempotency = state.provide(request.extensions());
-        let (request, head) = capture(request, idempotency, K::MODE).await?;
-        let inner = E::from_request(request, state).await.map_err(IntoResponse::into_response)?;
-        Ok(Self { head, inner, mode: PhantomData })
+        Self::take(request, state, idempotency, K::MODE).await
     }
 }
 
@@ -158,9 +170,7 @@ where
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
         let idempotency = request.extensions().get().cloned();
-        let (request, head) = capture(request, idempotency, K::MODE).await?;
-        let inner = E::from_request(request, state).await.map_err(IntoResponse::into_response)?;
-        Ok(Self { head, inner, mode: PhantomData })
+        Self::take(request, state, idempotency, K::MODE).await
     }
 }
 

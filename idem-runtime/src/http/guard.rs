@@ -7,6 +7,7 @@ use axum::response::Response;
 use super::{
     capture,
     extract::{Head, KeySource, label, operation_name, read_key, refuse},
+    key::Key,
     problem::{
         InProgress, KeyInvalid, KeyMissing, KeyReused, LeaseLost, NotInstalled, OutcomeUnknown, Problem,
         StoreUnavailable,
@@ -133,10 +134,10 @@ fn unavailable(idempotency: &Idempotency, label: &Arc<str>, record: Option<&Reco
 
 /// The key's bytes; `None` where it is optional and absent.
 fn find_key(policy: &'static Policy, head: &Head, expression: Option<Value>) -> Result<Option<Vec<u8>>, Problem> {
-    let from_header = |key: Option<super::key::Key>| key.map(|key| key.as_bytes().to_vec());
+    let bytes = |key: &Key| key.as_bytes().to_vec();
     match (&head.key, expression) {
-        (KeySource::Headers(headers), _) => read_key(headers, policy.header, policy.optional).map(from_header),
-        (KeySource::Read(key), _) => Ok(key.as_ref().map(|key| key.as_bytes().to_vec())),
+        (KeySource::Headers(headers), _) => Ok(read_key(headers, policy.header, policy.optional)?.as_ref().map(bytes)),
+        (KeySource::Read(key), _) => Ok(key.as_ref().map(bytes)),
         (_, Some(Some(key))) if key.is_empty() => Err(KeyInvalid { header: None, reason: "the key is empty" }.into()),
         (_, Some(Some(key))) => Ok(Some(key)),
         (_, Some(None) | None) => Err(KeyMissing { header: None }.into()),
