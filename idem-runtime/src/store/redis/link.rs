@@ -90,19 +90,27 @@ impl Link {
         Self { server, current: Mutex::default(), connecting: tokio::sync::Mutex::default() }
     }
 
-    /// Runs `script`, sending it whole where the server has forgotten it.
+    /// Runs `script`, or its other form where the server is full.
     pub(super) async fn invoke(&self, script: &Script, key: &[u8], args: &[&[u8]]) -> Result<Vec<Value>, StoreError> {
         let work = async {
-            match self.repeat(&script.by_hash(key, args)).await {
-                Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                    self.repeat(&script.whole(key, args)).await
-                }
-                answer => answer,
+            match (self.run(script, key, args).await, script.when_full) {
+                (Err(error), Some(other)) if error.code() == Some("OOM") => self.run(other, key, args).await,
+                (answer, _) => answer,
             }
         };
         match self.bounded(work).await? {
             Value::Array(answer) => Ok(answer),
             _ => Err(self.fault("it did not answer as the script does")),
+        }
+    }
+
+    /// Runs `script`, sending it whole where the server has forgotten it.
+    async fn run(&self, script: &Script, key: &[u8], args: &[&[u8]]) -> RedisResult<Value> {
+        match self.repeat(&script.by_hash(key, args)).await {
+            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                self.repeat(&script.whole(key, args)).await
+            }
+            answer => answer,
         }
     }
 

@@ -8,11 +8,13 @@ use ::redis::Cmd;
 pub(super) struct Script {
     code: &'static str,
     hash: String,
+    /// What to run instead where the server is full.
+    pub(super) when_full: Option<&'static LazyLock<Script>>,
 }
 
 impl Script {
-    fn new(code: &'static str) -> Self {
-        Self { code, hash: ::redis::Script::new(code).get_hash().to_owned() }
+    fn new(code: &'static str, when_full: Option<&'static LazyLock<Self>>) -> Self {
+        Self { code, hash: ::redis::Script::new(code).get_hash().to_owned(), when_full }
     }
 
     /// Calls it by its hash: a server that doesn't know it answers NOSCRIPT.
@@ -36,19 +38,25 @@ fn invocation(verb: &str, script: &str, key: &[u8], args: &[&[u8]]) -> Cmd {
     cmd
 }
 
-macro_rules! script {
-    ($name:ident, $head:literal, $file:literal) => {
-        pub(super) static $name: LazyLock<Script> = LazyLock::new(|| {
-            Script::new(concat!($head, include_str!("scripts/record.lua"), include_str!(concat!("scripts/", $file))))
-        });
+macro_rules! code {
+    ($head:literal $(, $file:literal)+) => {
+        concat!("#!lua", $head, "\n" $(, include_str!(concat!("scripts/", $file)))+)
     };
 }
 
-// Without a first line a script runs until its first write is refused: so a claim still replays on a full server. The
-// others finish what a claim was admitted for, full or not. None says `no-writes`, so none is answered by a replica.
-script!(CLAIM, "", "claim.lua");
-script!(COMPLETE, "#!lua flags=allow-oom\n", "complete.lua");
-script!(RENEW, "#!lua flags=allow-oom\n", "renew.lua");
-script!(RELEASE, "#!lua flags=allow-oom\n", "release.lua");
-script!(HOLD, "#!lua flags=allow-oom\n", "hold.lua");
-script!(GET, "#!lua flags=allow-oom\n", "get.lua");
+macro_rules! script {
+    ($name:ident, $code:expr, $when_full:expr) => {
+        pub(super) static $name: LazyLock<Script> = LazyLock::new(|| Script::new($code, $when_full));
+    };
+}
+
+// None says `no-writes`, so a server that may not write runs none of them: what a replica, or a primary cut off from its
+// replicas, holds may be old, and must decide nothing. A full server refuses a claim, and its second form still answers
+// from what is there; the others finish what a claim was admitted for.
+script!(CLAIM, code!("\nlocal FULL = false", "replay.lua", "record.lua", "claim.lua"), Some(&CLAIM_WHEN_FULL));
+script!(CLAIM_WHEN_FULL, code!(" flags=allow-oom\nlocal FULL = true", "replay.lua", "record.lua", "claim.lua"), None);
+script!(COMPLETE, code!(" flags=allow-oom", "record.lua", "complete.lua"), None);
+script!(RENEW, code!(" flags=allow-oom", "record.lua", "renew.lua"), None);
+script!(RELEASE, code!(" flags=allow-oom", "record.lua", "release.lua"), None);
+script!(HOLD, code!(" flags=allow-oom", "record.lua", "hold.lua"), None);
+script!(GET, code!(" flags=allow-oom", "record.lua", "get.lua"), None);

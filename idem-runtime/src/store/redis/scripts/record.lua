@@ -1,5 +1,5 @@
 -- The record, one packed string, big-endian; `Header` in record.rs says the same.
--- Every script starts with this part. Times are milliseconds of this server's clock, epochs microseconds.
+-- Every script has this part before its own. Times are milliseconds of this server's clock, epochs microseconds.
 local VERSION, HEADER = 1, 54
 local key = KEYS[1]
 local clock = redis.call('TIME')
