@@ -11,6 +11,8 @@ mod history;
 mod memory;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis"))]
+mod processes;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(feature = "sqlite")]

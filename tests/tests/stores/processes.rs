@@ -1,0 +1,243 @@
+//! Server processes that share a store, and are killed.
+
+use std::{
+    any::Any,
+    fs,
+    path::PathBuf,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use futures::future::join_all;
+use idem_tests::{
+    process::{Process, free_port},
+    server::Answer,
+};
+use reqwest::{Client, RequestBuilder};
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::time::sleep;
+
+/// A store that processes share, and the ledger of what they really did.
+struct World {
+    store: String,
+    folder: TempDir,
+    /// Ends with the test.
+    _server: Box<dyn Any + Send>,
+}
+
+impl World {
+    #[cfg(feature = "sqlite")]
+    async fn sqlite() -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let store = format!("sqlite:{}", folder.path().join("idem.db").display());
+        Some(Self { store, folder, _server: Box::new(()) })
+    }
+
+    #[cfg(feature = "postgres")]
+    async fn postgres() -> Option<Self> {
+        let server = crate::postgres::server()?;
+        let store = server.url_of(&crate::postgres::empty_database(&server).await);
+        Some(Self { store, folder: tempfile::tempdir().unwrap(), _server: Box::new(server) })
+    }
+
+    #[cfg(feature = "redis")]
+    async fn redis() -> Option<Self> {
+        let server = idem_tests::redis::RedisServer::start(&["--appendonly", "yes"]).await?;
+        Some(Self { store: server.url(), folder: tempfile::tempdir().unwrap(), _server: Box::new(server) })
+    }
+
+    fn ledger(&self) -> PathBuf {
+        self.folder.path().join("ledger")
+    }
+
+    /// How often `name` was charged, whatever the store says.
+    fn charges(&self, name: &str) -> usize {
+        fs::read_to_string(self.ledger()).unwrap_or_default().lines().filter(|line| *line == name).count()
+    }
+
+    /// Waits until a handler that charges `name` is at work.
+    async fn is_charging(&self, name: &str) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while self.charges(name) == 0 {
+            assert!(Instant::now() < deadline, "no handler began");
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// A process whose handlers work for `work`.
+    async fn service(&self, work: Duration) -> Service {
+        // Another program may take a free port before the service does.
+        for _ in 0..5 {
+            let port = free_port();
+            let mut command = Command::new(env!("CARGO_BIN_EXE_service"));
+            command.env("IDEM_STORE", &self.store).env("PORT", port.to_string()).env("LEDGER", self.ledger());
+            command.env("WORK_MS", work.as_millis().to_string());
+            let process = Process::start(command.stdin(Stdio::null())).unwrap();
+            let mut service = Service { process, client: Client::new(), url: format!("http://127.0.0.1:{port}") };
+            if service.is_ready().await {
+                return service;
+            }
+        }
+        panic!("the service does not start");
+    }
+}
+
+/// A process that serves.
+struct Service {
+    process: Process,
+    client: Client,
+    url: String,
+}
+
+impl Service {
+    async fn is_ready(&mut self) -> bool {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while matches!(self.process.child().try_wait(), Ok(None)) && Instant::now() < deadline {
+            if self.client.get(format!("{}/ready", self.url)).send().await.is_ok() {
+                return true;
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+        false
+    }
+
+    /// A charge of `name`, which is the key too.
+    fn post(&self, path: &str, name: &str) -> RequestBuilder {
+        let request = self.client.post(format!("{}{path}", self.url));
+        request.header("idempotency-key", name).json(&json!({ "name": name }))
+    }
+}
+
+const SHORT: Duration = Duration::from_millis(200);
+const FOR_EVER: Duration = Duration::from_hours(1);
+
+async fn fifty_duplicates_run_once(world: World) {
+    let services = [world.service(SHORT).await, world.service(SHORT).await];
+    let send = |path, name| {
+        join_all(
+            (0..50)
+                .map(move |_| (path, name))
+                .zip(services.iter().cycle())
+                .map(|((path, name), service)| Answer::to(service.post(path, name))),
+        )
+    };
+    let answers = send("/pay", "once").await;
+    assert_eq!(world.charges("once"), 1);
+    let created: Vec<_> = answers.iter().filter(|answer| answer.status == 201).collect();
+    assert!(!created.is_empty() && created.iter().all(|answer| answer.body == created[0].body));
+    assert!(answers.iter().all(|answer| matches!(answer.status, 201 | 409)));
+
+    let answers = send("/wait", "waited").await;
+    assert_eq!(world.charges("waited"), 1);
+    assert!(answers.iter().all(|answer| answer.status == 201 && answer.body == answers[0].body));
+}
+
+/// Kills a process in the middle of its handler, and gives another on the same store.
+async fn killed_in_the_middle(world: &World, path: &str) -> Service {
+    let mut first = world.service(FOR_EVER).await;
+    let unanswered = tokio::spawn(first.post(path, "cut").send());
+    world.is_charging("cut").await;
+    first.process.kill();
+    assert!(unanswered.await.unwrap().is_err(), "nobody lived to answer");
+    let second = world.service(Duration::ZERO).await;
+    let refused = Answer::to(second.post(path, "cut")).await;
+    assert_eq!((refused.status, &*refused.problem()), (409, "idempotency_in_progress"));
+    assert!(refused.headers.contains_key("retry-after"));
+    second
+}
+
+/// The first answer to a retry that isn't that another attempt runs.
+async fn after_the_lease(service: &Service, path: &str) -> Answer {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let answer = Answer::to(service.post(path, "cut")).await;
+        if answer.status != 409 || answer.problem() != "idempotency_in_progress" {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "the key is stuck");
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+async fn a_killed_run_is_followed_by_one(world: World) {
+    let service = killed_in_the_middle(&world, "/pay").await;
+    assert_eq!(world.charges("cut"), 1, "it ran within the lease");
+    let answer = after_the_lease(&service, "/pay").await;
+    assert_eq!((answer.status, world.charges("cut")), (201, 2));
+    let replay = Answer::to(service.post("/pay", "cut")).await;
+    assert!(replay.is_replay() && replay.body == answer.body);
+    assert_eq!(world.charges("cut"), 2);
+}
+
+async fn a_killed_run_is_held(world: World) {
+    let service = killed_in_the_middle(&world, "/hold").await;
+    let refused = after_the_lease(&service, "/hold").await;
+    assert_eq!((refused.status, &*refused.problem()), (409, "idempotency_outcome_unknown"));
+    assert_eq!(world.charges("cut"), 1);
+}
+
+async fn an_answer_outlives_its_process(world: World) {
+    let mut first = world.service(Duration::ZERO).await;
+    let answer = Answer::to(first.post("/pay", "kept")).await;
+    first.process.kill();
+    assert_eq!(answer.status, 201);
+    let replay = Answer::to(world.service(Duration::ZERO).await.post("/pay", "kept")).await;
+    assert!(replay.is_replay() && replay.body == answer.body);
+    assert_eq!(world.charges("kept"), 1);
+}
+
+/// How much later than the owner's caller a waiting duplicate on another process has its answer: the median of nine.
+async fn wait_on_another_process(world: World) -> Duration {
+    let services = [world.service(SHORT * 3).await, world.service(SHORT * 3).await];
+    let mut late = Vec::new();
+    for round in 0..9 {
+        let name = format!("round-{round}");
+        let timed = async |request: RequestBuilder| (Answer::to(request).await, Instant::now());
+        let owner = timed(services[0].post("/wait", &name));
+        let duplicate = async {
+            world.is_charging(&name).await;
+            timed(services[1].post("/wait", &name)).await
+        };
+        let ((first, answered), (second, replayed)) = tokio::join!(owner, duplicate);
+        assert!(second.is_replay() && second.body == first.body && world.charges(&name) == 1);
+        late.push(replayed.saturating_duration_since(answered));
+    }
+    late.sort();
+    let text: Vec<_> = late.iter().map(|late| late.as_millis().to_string()).collect();
+    println!("later by {} ms", text.join(", "));
+    late[4]
+}
+
+/// Polling alone looks every 250 ms by then, and is rarely that early.
+async fn a_waiter_is_woken(world: World) {
+    assert!(wait_on_another_process(world).await < Duration::from_millis(50));
+}
+
+#[cfg(feature = "sqlite")]
+async fn a_waiter_finds_the_answer_by_polling(world: World) {
+    assert!(wait_on_another_process(world).await < Duration::from_millis(500));
+}
+
+macro_rules! on {
+    ($store:ident: $($test:ident)+) => {
+        mod $store {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $test() {
+                if let Some(world) = super::World::$store().await {
+                    super::$test(world).await;
+                }
+            })+
+        }
+    };
+}
+
+#[cfg(feature = "sqlite")]
+on!(sqlite: fifty_duplicates_run_once a_killed_run_is_followed_by_one a_killed_run_is_held an_answer_outlives_its_process
+    a_waiter_finds_the_answer_by_polling);
+#[cfg(feature = "postgres")]
+on!(postgres: fifty_duplicates_run_once a_killed_run_is_followed_by_one a_killed_run_is_held
+    an_answer_outlives_its_process a_waiter_is_woken);
+#[cfg(feature = "redis")]
+on!(redis: fifty_duplicates_run_once a_killed_run_is_followed_by_one a_killed_run_is_held an_answer_outlives_its_process
+    a_waiter_is_woken);
