@@ -1,5 +1,14 @@
 //! Server processes that share a store, and are killed.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::unused_async,
+    reason = "helpers of tests, outside of their functions"
+)]
+
 use std::{
     any::Any,
     fs,
