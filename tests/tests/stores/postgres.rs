@@ -22,7 +22,7 @@ use idem_tests::postgres::{Postgres, execute, hex, pool};
 use sqlx::PgPool;
 
 /// The server that the tests share while any of them runs; `None` where PostgreSQL isn't installed.
-pub(crate) fn server() -> Option<Arc<Postgres>> {
+fn server() -> Option<Arc<Postgres>> {
     static SHARED: Mutex<Weak<Postgres>> = Mutex::new(Weak::new());
     let mut shared = SHARED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if let Some(server) = shared.upgrade() {
@@ -40,7 +40,7 @@ async fn database(server: &Postgres) -> String {
     name
 }
 
-pub(crate) async fn empty_database(server: &Postgres) -> String {
+async fn empty_database(server: &Postgres) -> String {
     let name = format!("test_{}", next());
     execute(&pool(&server.url(), 1).await, format!("CREATE DATABASE {name}")).await;
     name

@@ -10,7 +10,6 @@
 )]
 
 use std::{
-    any::Any,
     fs,
     path::PathBuf,
     process::{Command, Stdio},
@@ -18,6 +17,10 @@ use std::{
 };
 
 use futures::future::join_all;
+#[cfg(feature = "postgres")]
+use idem_tests::postgres::Postgres;
+#[cfg(feature = "redis")]
+use idem_tests::redis::RedisServer;
 use idem_tests::{
     process::{Process, free_port},
     server::Answer,
@@ -31,29 +34,65 @@ use tokio::time::sleep;
 struct World {
     store: String,
     folder: TempDir,
-    /// Ends with the test.
-    _server: Box<dyn Any + Send>,
+    server: Server,
+}
+
+/// What the store needs, which ends with the test.
+enum Server {
+    #[cfg(feature = "sqlite")]
+    None,
+    #[cfg(feature = "postgres")]
+    Postgres(Postgres),
+    #[cfg(feature = "redis")]
+    Redis(RedisServer),
+}
+
+impl Server {
+    fn stop(&mut self) {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::None => {}
+            #[cfg(feature = "postgres")]
+            Self::Postgres(server) => server.stop(),
+            #[cfg(feature = "redis")]
+            Self::Redis(server) => server.stop(),
+        }
+    }
+
+    async fn restart(&mut self) {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::None => {}
+            #[cfg(feature = "postgres")]
+            Self::Postgres(server) => server.restart(),
+            #[cfg(feature = "redis")]
+            Self::Redis(server) => server.restart().await,
+        }
+    }
 }
 
 impl World {
+    fn new(store: String, server: Server) -> Self {
+        Self { store, folder: tempfile::tempdir().unwrap(), server }
+    }
+
     #[cfg(feature = "sqlite")]
     async fn sqlite() -> Option<Self> {
-        let folder = tempfile::tempdir().unwrap();
-        let store = format!("sqlite:{}", folder.path().join("idem.db").display());
-        Some(Self { store, folder, _server: Box::new(()) })
+        let mut world = Self::new(String::new(), Server::None);
+        world.store = format!("sqlite:{}", world.folder.path().join("idem.db").display());
+        Some(world)
     }
 
     #[cfg(feature = "postgres")]
     async fn postgres() -> Option<Self> {
-        let server = crate::postgres::server()?;
-        let store = server.url_of(&crate::postgres::empty_database(&server).await);
-        Some(Self { store, folder: tempfile::tempdir().unwrap(), _server: Box::new(server) })
+        let server = Postgres::start()?;
+        Some(Self::new(server.url(), Server::Postgres(server)))
     }
 
     #[cfg(feature = "redis")]
     async fn redis() -> Option<Self> {
-        let server = idem_tests::redis::RedisServer::start(&["--appendonly", "yes"]).await?;
-        Some(Self { store: server.url(), folder: tempfile::tempdir().unwrap(), _server: Box::new(server) })
+        let server = RedisServer::start(&["--appendonly", "yes"]).await?;
+        Some(Self::new(server.url(), Server::Redis(server)))
     }
 
     fn ledger(&self) -> PathBuf {
@@ -156,12 +195,12 @@ async fn killed_in_the_middle(world: &World, path: &str) -> Service {
     second
 }
 
-/// The first answer to a retry that isn't that another attempt runs.
-async fn after_the_lease(service: &Service, path: &str) -> Answer {
+/// The first answer to a retry that isn't to retry.
+async fn settled(service: &Service, path: &str, name: &str) -> Answer {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
-        let answer = Answer::to(service.post(path, "cut")).await;
-        if answer.status != 409 || answer.problem() != "idempotency_in_progress" {
+        let answer = Answer::to(service.post(path, name)).await;
+        if !answer.headers.contains_key("retry-after") {
             return answer;
         }
         assert!(Instant::now() < deadline, "the key is stuck");
@@ -172,7 +211,7 @@ async fn after_the_lease(service: &Service, path: &str) -> Answer {
 async fn a_killed_run_is_followed_by_one(world: World) {
     let service = killed_in_the_middle(&world, "/pay").await;
     assert_eq!(world.charges("cut"), 1, "it ran within the lease");
-    let answer = after_the_lease(&service, "/pay").await;
+    let answer = settled(&service, "/pay", "cut").await;
     assert_eq!((answer.status, world.charges("cut")), (201, 2));
     let replay = Answer::to(service.post("/pay", "cut")).await;
     assert!(replay.is_replay() && replay.body == answer.body);
@@ -181,7 +220,7 @@ async fn a_killed_run_is_followed_by_one(world: World) {
 
 async fn a_killed_run_is_held(world: World) {
     let service = killed_in_the_middle(&world, "/hold").await;
-    let refused = after_the_lease(&service, "/hold").await;
+    let refused = settled(&service, "/hold", "cut").await;
     assert_eq!((refused.status, &*refused.problem()), (409, "idempotency_outcome_unknown"));
     assert_eq!(world.charges("cut"), 1);
 }
@@ -194,6 +233,34 @@ async fn an_answer_outlives_its_process(world: World) {
     let replay = Answer::to(world.service(Duration::ZERO).await.post("/pay", "kept")).await;
     assert!(replay.is_replay() && replay.body == answer.body);
     assert_eq!(world.charges("kept"), 1);
+}
+
+#[cfg(any(feature = "postgres", feature = "redis"))]
+async fn a_stopped_store_refuses_until_it_is_back(mut world: World) {
+    let service = world.service(Duration::ZERO).await;
+    world.server.stop();
+    let refused = Answer::to(service.post("/pay", "later")).await;
+    assert_eq!((refused.status, &*refused.problem()), (503, "idempotency_store_unavailable"));
+    assert_eq!(world.charges("later"), 0);
+    world.server.restart().await;
+    let answer = settled(&service, "/pay", "later").await;
+    assert_eq!((answer.status, world.charges("later")), (201, 1));
+}
+
+#[cfg(any(feature = "postgres", feature = "redis"))]
+async fn an_answer_lands_once_the_store_is_back(mut world: World) {
+    let service = world.service(SHORT * 5).await;
+    let request = service.post("/pay", "late");
+    let (answer, ()) = tokio::join!(Answer::to(request), async {
+        world.is_charging("late").await;
+        world.server.stop();
+    });
+    assert_eq!(answer.status, 201, "the caller has the true answer");
+    world.server.restart().await;
+    let other = world.service(Duration::ZERO).await;
+    let replay = settled(&other, "/pay", "late").await;
+    assert!(replay.is_replay() && replay.body == answer.body, "{}", replay.text());
+    assert_eq!(world.charges("late"), 1);
 }
 
 /// How much later than the owner's caller a waiting duplicate on another process has its answer: the median of nine.
@@ -246,7 +313,8 @@ on!(sqlite: fifty_duplicates_run_once a_killed_run_is_followed_by_one a_killed_r
     a_waiter_finds_the_answer_by_polling);
 #[cfg(feature = "postgres")]
 on!(postgres: fifty_duplicates_run_once a_killed_run_is_followed_by_one a_killed_run_is_held
-    an_answer_outlives_its_process a_waiter_is_woken);
+    an_answer_outlives_its_process a_waiter_is_woken a_stopped_store_refuses_until_it_is_back
+    an_answer_lands_once_the_store_is_back);
 #[cfg(feature = "redis")]
 on!(redis: fifty_duplicates_run_once a_killed_run_is_followed_by_one a_killed_run_is_held an_answer_outlives_its_process
-    a_waiter_is_woken);
+    a_waiter_is_woken a_stopped_store_refuses_until_it_is_back an_answer_lands_once_the_store_is_back);
