@@ -8,7 +8,7 @@
 //!
 //! The second answer is a replay; `curl localhost:3000/metrics` counts it.
 //!
-//! `PORT` sets the port, `IDEM_STORE` the store by its URL (`memory:` unless set): add `--features postgres` and the like for
+//! `PORT` sets the port, `LEDGER` a file that charges are appended to, `BANK_MS` how slow the bank may be, `IDEM_STORE` the store by its URL (`memory:` unless set): add `--features postgres` and the like for
 //! the others.
 
 use std::{
@@ -41,24 +41,24 @@ struct App {
     metrics: PrometheusHandle,
 }
 
-/// Charges once per key and user, however often it is sent.
-#[idempotent(ttl = "24h", scope = user.name)]
+/// Charges once per key and user, however often it is sent; after a crash, once more when the lease is over.
+#[idempotent(ttl = "24h", lease = "5s", scope = user.name)]
 async fn create_payment(
     State(bank): State<Bank>,
     user: AuthUser,
     Json(order): Json<Order>,
 ) -> Result<(StatusCode, Json<Payment>), ChargeError> {
-    Ok((StatusCode::CREATED, Json(bank.charge(&user.name, order)?)))
+    Ok((StatusCode::CREATED, Json(bank.charge(&user.name, order).await?)))
 }
 
-/// The same, as a form: the shape of Stripe's API.
-#[idempotent(ttl = "24h", scope = user.name)]
+/// The same, as a form: the shape of Stripe's API. After a crash nobody charges again until someone has looked.
+#[idempotent(ttl = "24h", lease = "5s", unknown = hold, scope = user.name)]
 async fn create_charge(
     State(bank): State<Bank>,
     user: AuthUser,
     Form(order): Form<Order>,
 ) -> Result<Json<Payment>, ChargeError> {
-    Ok(Json(bank.charge(&user.name, order)?))
+    Ok(Json(bank.charge(&user.name, order).await?))
 }
 
 /// What was really charged.
@@ -89,7 +89,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     tokio::spawn(keep_up(metrics.clone()));
     // Not every store frees its expired records by itself.
     idempotency.spawn_purger(Duration::from_mins(1));
-    let app = App { bank: Bank::default(), idempotency: idempotency.clone(), metrics };
+    let app = App { bank: Bank::open()?, idempotency: idempotency.clone(), metrics };
     let router = Router::new()
         .route("/payments", post(create_payment).get(list_payments))
         .route("/v1/charges", post(create_charge))
