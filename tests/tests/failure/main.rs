@@ -11,6 +11,7 @@
 )]
 
 mod app;
+mod cases;
 mod claims;
 mod connections;
 mod encodings;

@@ -316,7 +316,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/attempt", post(attempt))
         .route("/whole/{n}", post(whole))
         .route("/pieces/{n}/{end}", post(pieces))
-        .route("/read", get(read).post(read))
+        .route("/read", get(read).post(read).options(read))
         .route("/layered", post(layered))
         .nest("/v1", nested.clone())
         .nest("/v2", nested)

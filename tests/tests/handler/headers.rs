@@ -1,7 +1,13 @@
 //! What a replay carries, by §4.1 of the design: everything that belongs to the answer and nothing of the exchange.
 
-use axum::http::HeaderMap;
-use idem_runtime::{Idempotency, store::MemoryStore};
+use axum::{
+    Extension, Router,
+    http::{HeaderMap, HeaderValue},
+    middleware::map_response,
+    response::Response,
+    routing::post,
+};
+use idem_runtime::{Idempotency, http::Replayed, idempotent, store::MemoryStore};
 use idem_tests::server::{Answer, Server};
 
 use crate::app::{start, start_with};
@@ -62,7 +68,7 @@ async fn a_missing_layer_is_a_500_that_says_so() {
     assert_eq!((answer.status, answer.problem().as_str()), (500, "idempotency_not_installed"));
     assert!(answer.text().contains("layered") && answer.text().contains("Extension(idempotency)"), "{}", answer.text());
     let layered = start_with(Idempotency::new(MemoryStore::new()), |router| {
-        router.layer(axum::Extension(Idempotency::new(MemoryStore::new())))
+        router.layer(Extension(Idempotency::new(MemoryStore::new())))
     })
     .await;
     for replay in [false, true] {
@@ -76,4 +82,31 @@ async fn problem_types_can_have_an_address() {
     let test = start_with(idempotency, |router| router).await;
     let answer = Answer::to(test.server.keyless("/orders").json(&1)).await;
     assert!(answer.text().contains("\"https://example.com/problems/idempotency_key_missing\""), "{}", answer.text());
+}
+
+#[derive(Clone)]
+struct Receipt(&'static str);
+
+#[idempotent(ttl = "1h")]
+async fn receipted() -> (Extension<Receipt>, &'static str) {
+    (Extension(Receipt("r-7")), "done")
+}
+
+/// K31: a layer outside finds the handler's extensions in a first answer, and a marker in a replay.
+#[tokio::test]
+async fn extensions_reach_a_layer_outside() {
+    let seen = |mut response: Response| async move {
+        let receipt = response.extensions().get::<Receipt>().map_or("none", |receipt| receipt.0);
+        let replayed = if response.extensions().get::<Replayed>().is_some() { "replayed" } else { "first" };
+        response.headers_mut().insert("x-receipt", HeaderValue::from_static(receipt));
+        response.headers_mut().insert("x-layer-saw", HeaderValue::from_static(replayed));
+        response
+    };
+    let router = Router::new().route("/", post(receipted)).layer(Extension(Idempotency::new(MemoryStore::new())));
+    let server = Server::start(router.layer(map_response(seen))).await;
+    for (receipt, saw) in [("r-7", "first"), ("none", "replayed")] {
+        let answer = Answer::to(server.post("/", "k1")).await;
+        assert!(answer.headers["x-receipt"] == receipt && answer.headers["x-layer-saw"] == saw, "{:?}", answer.headers);
+        assert_eq!(answer.text(), "done");
+    }
 }

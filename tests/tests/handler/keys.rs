@@ -125,6 +125,19 @@ async fn get_passes_through_unrecorded() {
     assert_eq!(Answer::to(test.server.post("/read", "k1")).await.text(), "4");
 }
 
+/// T11: a browser's preflight needs no key, and one that comes with it is left alone.
+#[tokio::test]
+async fn options_pass_through_unrecorded() {
+    let test = start().await;
+    let options = || reqwest::Client::new().request(reqwest::Method::OPTIONS, test.server.url("/read"));
+    for run in ["1", "2"] {
+        let answer = Answer::to(options().header("idempotency-key", "k1")).await;
+        assert!(answer.text() == run && !answer.is_replay(), "{}", answer.text());
+    }
+    assert_eq!(Answer::to(options()).await.text(), "3", "and needs no key");
+    assert_eq!(Answer::to(test.server.post("/read", "k1")).await.text(), "4", "and took none");
+}
+
 /// S9: what a client sends in our own response headers means nothing.
 #[tokio::test]
 async fn forged_markers_are_ignored() {
