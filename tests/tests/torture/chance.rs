@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-/// SplitMix64.
+/// `SplitMix64`.
 #[derive(Debug)]
 pub(crate) struct Chance(u64);
 

@@ -32,7 +32,7 @@ struct Server {
 
 /// All of them; a server keeps its place and port over its deaths.
 pub(crate) struct Servers {
-    servers: Vec<Server>,
+    all: Vec<Server>,
     store: String,
     ledger: PathBuf,
     faults: Arc<Faults>,
@@ -42,14 +42,14 @@ pub(crate) struct Servers {
 impl Servers {
     pub(crate) async fn start(count: usize, store: &str, ledger: &Path, faults: Arc<Faults>) -> Self {
         let client = Client::builder().timeout(Duration::from_secs(1)).pool_max_idle_per_host(0).build().unwrap();
-        let mut all = Self { servers: Vec::new(), store: store.into(), ledger: ledger.into(), faults, client };
+        let mut started = Self { all: Vec::new(), store: store.into(), ledger: ledger.into(), faults, client };
         for _ in 0..count {
             let port = free_port();
-            let process = Mutex::new(all.launch(port));
-            all.servers.push(Server { url: format!("http://127.0.0.1:{port}"), port, process });
+            let process = Mutex::new(started.launch(port));
+            started.all.push(Server { url: format!("http://127.0.0.1:{port}"), port, process });
         }
-        all.all_up().await;
-        all
+        started.all_up().await;
+        started
     }
 
     fn launch(&self, port: u16) -> Process {
@@ -61,7 +61,7 @@ impl Servers {
 
     /// Where one of them listens, or did.
     pub(crate) fn url(&self, chance: &mut Chance) -> &str {
-        &self.servers[chance.index(self.servers.len())].url
+        &self.all[chance.index(self.all.len())].url
     }
 
     /// Kills, stops and restarts one after the other; leaves all of them started.
@@ -71,7 +71,7 @@ impl Servers {
             if Instant::now() >= until {
                 return;
             }
-            let server = &self.servers[chance.index(self.servers.len())];
+            let server = &self.all[chance.index(self.all.len())];
             let mut process = server.process.lock().await;
             let (from, whom) = (now(), Whom::Process(process.pid()));
             match chance.between(0, 10) {
@@ -106,20 +106,20 @@ impl Servers {
 
     /// Kills all at once, and starts them again.
     pub(crate) async fn kill_all(&self) {
-        let mut processes = join_all(self.servers.iter().map(|server| server.process.lock())).await;
+        let mut processes = join_all(self.all.iter().map(|server| server.process.lock())).await;
         for process in &mut processes {
             let (from, whom) = (now(), Whom::Process(process.pid()));
             process.kill();
             self.faults.note("process killed", whom, from);
         }
-        for (server, process) in self.servers.iter().zip(&mut processes) {
+        for (server, process) in self.all.iter().zip(&mut processes) {
             self.revive(server, process).await;
         }
     }
 
     async fn revive(&self, server: &Server, process: &mut MutexGuard<'_, Process>) {
         **process = self.launch(server.port);
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_mins(1);
         while !self.answers(server).await {
             assert!(Instant::now() < deadline, "a server does not start again");
             // A start fails at once where the store can't be reached.
@@ -136,7 +136,7 @@ impl Servers {
 
     /// Waits until all of them answer.
     pub(crate) async fn all_up(&self) {
-        for server in &self.servers {
+        for server in &self.all {
             let mut process = server.process.lock().await;
             if !self.answers(server).await {
                 self.revive(server, &mut process).await;
