@@ -6,6 +6,7 @@
 mod app;
 mod bodies;
 mod callers;
+mod example;
 mod headers;
 mod keys;
 mod runs;

@@ -1,4 +1,5 @@
 mod json;
+mod pairs;
 
 use super::*;
 
