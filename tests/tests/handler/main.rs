@@ -1,6 +1,6 @@
 //! What a client of an annotated handler sees, through a listening server.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a helper that fails fails its test")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a helper that fails fails its test")]
 #![allow(clippy::manual_assert, clippy::unused_async, reason = "handlers are as they are")]
 
 mod app;
