@@ -1,0 +1,1 @@
+//! What is seen where all features are off.

@@ -1,0 +1,1 @@
+//! What is seen where a feature is off.
