@@ -198,7 +198,9 @@ impl Handler {
     /// `Self` in the signature or the body can only mean the `impl` around it, which a nested function can't name.
     pub(crate) fn mentions_self(&self) -> bool {
         let sig = &self.sig;
-        mentions_self(quote::quote!(#sig)) || mentions_self(self.body.stream())
+        // The text first, as the compiler has it sooner than the tokens.
+        let mentioned = |tokens: TokenStream| tokens.to_string().contains("Self") && mentions_self(tokens);
+        mentioned(quote::quote!(#sig)) || mentioned(self.body.stream())
     }
 }
 

@@ -23,6 +23,7 @@ use crate::{
 /// Rules between options.
 pub(crate) fn arguments(arguments: &Arguments, errors: &mut Errors) {
     ttl_outlives_retries(arguments, errors);
+    lease_leaves_time_to_renew(arguments, errors);
     lease_is_shorter_than_ttl(arguments, errors);
     wait_is_no_longer_than_ttl(arguments, errors);
     key_has_one_source(arguments, errors);
@@ -50,6 +51,18 @@ fn ttl_outlives_retries(arguments: &Arguments, errors: &mut Errors) {
         format!("`ttl = \"{enough}\"` leaves a quarter to spare"),
     );
     errors.at(arguments.ttl.tokens(), message);
+}
+
+/// A third of the lease is what a renewal may take before the run is stopped: a round trip to a store has to fit.
+fn lease_leaves_time_to_renew(arguments: &Arguments, errors: &mut Errors) {
+    const SHORTEST_MS: u64 = 100;
+    if arguments.lease.value().is_some_and(|lease| *lease < SHORTEST_MS) {
+        let message = with_help(
+            "`lease` must be `100ms` or longer: it is renewed at a third of its length, which a store has to keep up with",
+            "leave it out for the default of `30s`; a handler may run for longer than its lease",
+        );
+        errors.at(arguments.lease.tokens(), message);
+    }
 }
 
 /// A lease past the retention would hold a crashed attempt for longer than its answer is worth.
@@ -264,17 +277,13 @@ fn names_a_parameter(name: &Ident, expression: &Expr, handler: &Handler, errors:
     if opaque || (name == "scope" && is_literal(expression)) {
         return;
     }
-    if bindings.iter().any(|binding| names(expression, binding)) {
+    let names = Names::of(expression);
+    if bindings.iter().any(|binding| names.read(binding)) {
         return;
     }
-    let mut stranger = None;
-    walk(expression.to_token_stream(), &mut |token, _| {
-        if let TokenTree::Ident(ident) = token {
-            stranger.get_or_insert(ident.unraw().to_string());
-        }
-    });
+    let stranger = names.idents.first().map(|(ident, _)| ident);
     let handler_name = &handler.sig.ident;
-    let suggestion = stranger.and_then(|word| closest(&word, bindings.iter().map(String::as_str)));
+    let suggestion = stranger.and_then(|word| closest(word, bindings.iter().map(String::as_str)));
     let mut problem = format!("`{name}` reads none of the parameters of `{handler_name}`");
     let mut help = match (suggestion, bindings.is_empty()) {
         (Some(meant), _) => format!("did you mean `{meant}`?"),
@@ -289,15 +298,39 @@ fn names_a_parameter(name: &Ident, expression: &Expr, handler: &Handler, errors:
     errors.at(expression, with_help(problem, help));
 }
 
-/// Whether an expression reads a binding, also by capturing it in a format string.
-pub(crate) fn names(expression: &Expr, binding: &str) -> bool {
-    let mut named = false;
-    walk(expression.to_token_stream(), &mut |token, _| match token {
-        TokenTree::Ident(ident) => named |= ident.unraw() == binding,
-        TokenTree::Literal(literal) => named |= literal.to_string().contains(&format!("{{{binding}")),
-        _ => {}
-    });
-    named
+/// The names in an expression.
+pub(crate) struct Names {
+    /// Each identifier, and whether it stands alone: not behind a `.` or `::`.
+    idents: Vec<(String, bool)>,
+    literals: Vec<String>,
+}
+
+impl Names {
+    pub(crate) fn of(expression: &Expr) -> Self {
+        let mut names = Self { idents: Vec::new(), literals: Vec::new() };
+        walk(expression.to_token_stream(), &mut |token, previous| match token {
+            TokenTree::Ident(ident) => {
+                let behind = matches!(previous, Some(TokenTree::Punct(punct)) if matches!(punct.as_char(), '.' | ':'));
+                names.idents.push((ident.unraw().to_string(), !behind));
+            }
+            TokenTree::Literal(literal) => names.literals.push(literal.to_string()),
+            _ => {}
+        });
+        names
+    }
+
+    /// Whether a binding is read, also by capturing it in a format string.
+    pub(crate) fn read(&self, binding: &str) -> bool {
+        let captured = || self.literals.iter().any(|literal| literal.contains(&format!("{{{binding}")));
+        self.idents.iter().any(|(ident, _)| ident == binding) || captured()
+    }
+
+    /// Whether there is a name that is no parameter's, and may be a misspelt one.
+    pub(crate) fn has_stranger(&self, handler: &Handler) -> bool {
+        let known = |name: &str| handler.params.iter().flat_map(|param| &param.bindings).any(|own| own.unraw() == name);
+        handler.params.iter().any(|param| contains_macro(&param.original.pat))
+            || self.idents.iter().any(|(ident, alone)| *alone && !known(ident))
+    }
 }
 
 fn one_of_and(words: &[String]) -> String {

@@ -1,39 +1,55 @@
 //! All that generated code may call. Not for people: it changes without notice.
 
-use std::{future::Future, pin::Pin};
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+};
 
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 
-use crate::{KeyPart, http::guard};
+use crate::{
+    KeyPart,
+    http::{Recordable, guard},
+};
 pub use crate::{
     http::{
         Expression, Head, InLayer, InState, Incoming, NeedsIdempotency, Optional, OtherHeader, Required, Skipped,
-        last_of, part_of, supply,
+        last_of, part_of, supplied_by_layer, supply, then,
     },
     policy::{BodyFingerprint, Members, Outage, Policy, Record, Unknown},
 };
 
-/// What an annotated handler returns.
-pub type IdemFuture = Pin<Box<dyn Future<Output = Response> + Send>>;
+/// What an annotated handler returns: a future of the response.
+pub struct IdemFuture(Pin<Box<dyn Future<Output = Response> + Send>>);
 
-/// The handler's own future, its type erased so that a non-`Send` one is reported once.
-pub type HandlerFuture<R> = Pin<Box<dyn Future<Output = R> + Send>>;
-
-/// An answer that can be recorded.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a response",
-    label = "an annotated handler's return type must implement `IntoResponse`",
-    note = "see https://docs.rs/axum/0.8/axum/response/index.html for what can be returned"
-)]
-pub trait Answer: 'static {
-    #[doc(hidden)]
-    fn answer(self) -> Response;
+impl IdemFuture {
+    pub(crate) fn new(future: impl Future<Output = Response> + Send + 'static) -> Self {
+        Self(Box::pin(future))
+    }
 }
 
-#[diagnostic::do_not_recommend]
-impl<R: IntoResponse + 'static> Answer for R {
-    fn answer(self) -> Response {
-        self.into_response()
+impl Future for IdemFuture {
+    type Output = Response;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Response> {
+        self.0.as_mut().poll(context)
+    }
+}
+
+impl fmt::Debug for IdemFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IdemFuture").finish_non_exhaustive()
+    }
+}
+
+/// The handler's own future, its type erased so that a non-`Send` one is reported once.
+pub struct HandlerFuture<R>(Pin<Box<dyn Future<Output = R> + Send>>);
+
+impl<R> fmt::Debug for HandlerFuture<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HandlerFuture").finish_non_exhaustive()
     }
 }
 
@@ -47,32 +63,35 @@ pub fn send<F, R>(future: F) -> HandlerFuture<R>
 where
     F: Future<Output = R> + Send + 'static,
 {
-    Box::pin(future)
+    HandlerFuture(Box::pin(future))
 }
 
-/// The value of a `key` or `scope` expression; `None` when an `Option` in it is empty.
-#[derive(Debug)]
-pub struct Part(Option<Vec<u8>>);
+/// Reads a `scope` expression.
+pub fn scoped<T: KeyPart + ?Sized>(head: &mut Head, scope: &T) {
+    head.scope = Some(value(scope));
+}
 
-/// Reads a `key` or `scope` expression.
-pub fn part<T: KeyPart + ?Sized>(value: &T) -> Part {
+/// Reads a `key` expression.
+pub fn keyed<T: KeyPart + ?Sized>(head: &mut Head, key: &T) {
+    head.given = Some(value(key));
+}
+
+fn value<T: KeyPart + ?Sized>(part: &T) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    Part(value.append(&mut bytes).then_some(bytes))
+    part.append(&mut bytes).then_some(bytes)
 }
 
-/// Evaluates a `key` or `scope` expression, so that nothing in it can leave the wrapper.
-pub fn call<T>(expression: impl FnOnce() -> T) -> T {
-    expression()
+/// Says that an expression came to its end.
+#[derive(Debug)]
+pub struct Read;
+
+/// Evaluates an expression, so that nothing in it can leave the wrapper.
+pub fn inside(expression: impl FnOnce() -> Read) {
+    let Read = expression();
 }
 
 /// Guards one call of a handler.
-pub fn run<R: Answer>(
-    policy: &'static Policy,
-    head: Head,
-    scope: Option<Part>,
-    key: Option<Part>,
-    handler: HandlerFuture<R>,
-) -> IdemFuture {
-    let handler = async move { handler.await.answer() };
-    Box::pin(guard(policy, head, scope.map(|part| part.0), key.map(|part| part.0), handler))
+pub fn run<R: Recordable>(policy: Policy, head: Head, handler: HandlerFuture<R>) -> IdemFuture {
+    let handler = async move { handler.0.await.answer() };
+    IdemFuture::new(guard(policy, head, handler))
 }

@@ -3,14 +3,15 @@
 //! Tokens of the author's keep their spans. Those added here are located at the author's code, so that an error
 //! underlines it, but come from the macro, so that lints stay quiet.
 
+mod expressions;
 mod outlive;
 mod policy;
 mod slots;
 mod spans;
 
 use proc_macro2::{Group, Ident, Literal, Span, TokenStream, TokenTree};
-use quote::{ToTokens, TokenStreamExt, format_ident, quote, quote_spanned};
-use syn::{Attribute, Expr, FnArg, GenericParam, Generics, ReturnType, Signature, Type, ext::IdentExt};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::{Attribute, FnArg, GenericParam, Generics, ReturnType, Signature, Type, ext::IdentExt};
 
 use self::{
     slots::{ParamSlot, slots},
@@ -20,7 +21,7 @@ use crate::{
     args::{Arguments, Inner, Slot, is_literal},
     errors::edges,
     handler::Handler,
-    validate::names,
+    validate::Names,
 };
 
 /// clippy's own limit, which the handler as written passes just as well.
@@ -33,10 +34,10 @@ const TOO_MANY_ARGUMENTS: usize = 7;
 ///
 /// fn create(__idem_arg0: S, __idem_captured: NeedsIdempotency<E>) -> IdemFuture {
 ///     async fn create(State(app): S, Json(b): E) -> R { … }
-///     let (head, last) = split(captured);
-///     let scope = { let State(app) = &__idem_arg0; let Json(b) = &last; Some(call(|| part(&(app.tenant)))) };
+///     let (mut head, last) = split(captured);
+///     { let State(app) = &__idem_arg0; scoped(&mut head, &(app.tenant)); }
 ///     let future = ({ let handler = create; send(handler(__idem_arg0, last)) },);
-///     run(&Policy { … }, head, scope, key, future.0)
+///     run(Policy::new(module_path!(), "create", 86400000), head, future.0)
 /// }
 /// ```
 pub(crate) fn expand(arguments: &Arguments, handler: &Handler) -> TokenStream {
@@ -86,6 +87,8 @@ struct Printer<'a> {
     callee: TokenStream,
     /// The parameters of each configuration.
     slots: Vec<ParamSlot<'a>>,
+    /// What the expressions read; nothing of those made of literals.
+    read: Vec<Names>,
     incoming: Ident,
     captured: Ident,
     last: Ident,
@@ -115,9 +118,13 @@ impl<'a> Printer<'a> {
             name,
             callee: quote!(#callee #turbofish),
             slots: slots(&handler.params),
-            incoming: format_ident!("__idem_incoming", span = Span::mixed_site()),
-            captured: format_ident!("__idem_captured", span = Span::mixed_site()),
-            last: format_ident!("__idem_last", span = Span::mixed_site()),
+            read: {
+                let expressions = [&arguments.scope, &arguments.key].into_iter().filter_map(Slot::value);
+                expressions.filter(|expression| !is_literal(expression)).map(Names::of).collect()
+            },
+            incoming: local("incoming"),
+            captured: local("captured"),
+            last: local("last"),
         }
     }
 
@@ -146,33 +153,6 @@ impl<'a> Printer<'a> {
                 quote!(#(#lints)* #[doc = #doc] #vis #sig #body)
             }
         }
-    }
-
-    /// The body as written; what a `key` or `scope` reads is no unused variable in it.
-    fn inner_body(&self) -> Group {
-        let body = &self.handler.body;
-        let read = |binding: &Ident| {
-            let name = binding.unraw().to_string();
-            let expressions = [&self.arguments.key, &self.arguments.scope].into_iter().filter_map(Slot::value);
-            !name.starts_with('_') && { expressions }.any(|expression| names(expression, &name))
-        };
-        let mut uses = TokenStream::new();
-        for param in &self.handler.params {
-            let cfgs = &param.cfgs;
-            for binding in param.bindings.iter().filter(|binding| read(binding)) {
-                let span = located(binding.span());
-                uses.extend(quote_spanned!(span=> #(#[cfg(#cfgs)])* let _ = &#binding;));
-            }
-        }
-        let inner_attribute =
-            matches!(body.stream().into_iter().next(), Some(TokenTree::Punct(punct)) if punct.as_char() == '#');
-        if uses.is_empty() || inner_attribute {
-            return body.clone();
-        }
-        uses.extend(body.stream());
-        let mut block = Group::new(body.delimiter(), uses);
-        block.set_span(body.span());
-        block
     }
 
     /// One function of the two keeps the lint, so that it is reported once.
@@ -276,52 +256,42 @@ impl<'a> Printer<'a> {
     }
 
     fn body(&self) -> TokenStream {
-        let Some(state) = self.arguments.state.value() else {
-            let statements = self.statements();
-            let run = self.run();
-            return quote!(#statements #run);
-        };
-        let extract = self.extract(state);
         let (statements, run) = (self.statements(), self.run());
-        quote! {
-            ::std::boxed::Box::pin(async move {
-                #extract
-                #statements
-                #run.await
-            })
+        let guarded = quote!(#statements #run);
+        match self.arguments.state.value() {
+            Some(state) => self.extract(state, &guarded),
+            None => guarded,
         }
     }
 
-    /// With `state = X` the wrapper extracts itself, so that each mistake is one error at its type.
-    fn extract(&self, state: &Type) -> TokenStream {
-        let incoming = &self.incoming;
+    /// With `state = X` the wrapper extracts itself, so that each mistake is one error at its type. All that waits is in
+    /// the runtime: a future of the wrapper's own would cost the compiler more than the rest together.
+    fn extract(&self, state: &Type, guarded: &TokenStream) -> TokenStream {
+        let (incoming, captured, parts) = (&self.incoming, &self.captured, local("parts"));
         let at_state = edges(state).map_or_else(Span::call_site, |(start, _)| located(start));
-        let mut statements = TokenStream::new();
-        if self.in_layer() {
-            statements.extend(quote_spanned!(at_state=> let mut #incoming = #incoming;));
-        } else {
-            let supply = self.runtime("supply", at_state);
-            statements.extend(quote_spanned!(at_state=> let mut #incoming = #supply::<#state, _>(#incoming);));
-        }
+        let supply = self.runtime(if self.in_layer() { "supplied_by_layer" } else { "supply" }, at_state);
+        let inferred = (!self.in_layer()).then(|| quote!(, _));
+        let mut extracted = quote_spanned!(at_state=> let #parts = #supply::<#state #inferred>(#incoming););
+        let (mut parted, mut last) = (Vec::new(), TokenStream::new());
         for slot in &self.slots {
             let (cfg, ty) = (&slot.cfg, slot.ty());
             let at = edges(&ty).map_or_else(Span::call_site, |(start, _)| located(start));
-            let (name, value) = if slot.last {
+            if slot.last {
                 let (last_of, key) = (self.runtime("last_of", at), self.runtime(self.key_mode(), at));
-                (&self.captured, quote_spanned!(at=> #last_of::<#ty, #key, #state, _>(#incoming)))
+                last.extend(quote_spanned!(at=> #cfg let #parts = #last_of::<#ty, #key, #state, _, _>(#parts);));
             } else {
-                let part_of = self.runtime("part_of", at);
-                (slot.name(&self.last), quote_spanned!(at=> #part_of::<#ty, #state>(&mut #incoming)))
-            };
-            statements.extend(quote_spanned! {at=>
-                #cfg
-                let #name = match #value.await {
-                    ::core::result::Result::Ok(__idem_value) => __idem_value,
-                    ::core::result::Result::Err(__idem_refusal) => return __idem_refusal,
-                };
-            });
+                let (part_of, name) = (self.runtime("part_of", at), slot.name(&self.last));
+                extracted.extend(quote_spanned!(at=> #cfg let #parts = #part_of::<#ty, #state, _>(#parts);));
+                parted.push(quote_spanned!(at=> #cfg let (#parts, #name) = #parts;));
+            }
         }
-        statements
+        parted.reverse();
+        let then = self.runtime("then", Span::call_site());
+        quote! {
+            #extracted
+            #last
+            #then(#parts, |#parts, #captured| { #(#parted)* let () = #parts; #guarded })
+        }
     }
 
     /// Everything before the call of `run`.
@@ -329,19 +299,18 @@ impl<'a> Printer<'a> {
         let span = located(self.handler.sig.ident.span());
         let (split, send) = (self.runtime("split", span), self.runtime("send", span));
         let (captured, last, callee) = (&self.captured, &self.last, relocated_to(self.callee.clone(), span));
-        let (scope, key) = (self.expression(&self.arguments.scope), self.expression(&self.arguments.key));
         let values = self.slots.iter().filter(|slot| slot.param.is_some()).map(|slot| {
             let (cfg, name) = (&slot.cfg, slot.value(last));
             quote_spanned!(span=> #cfg #name)
         });
-        let locals = Locals::new();
-        let Locals { head, scope: scope_name, key: key_name, future, .. } = &locals;
+        let (head, future) = (local("head"), local("future"));
+        let expressions = self.expressions(&head);
+        let head_mut = if expressions.is_some() { quote_spanned!(span=> mut #head) } else { head.to_token_stream() };
         // Located at the name: it is what the error underlines where the future isn't `Send`.
         let handler = Ident::new("__idem_handler", Span::mixed_site().located_at(span));
         quote_spanned! {span=>
-            let (#head, #last) = #split(#captured);
-            let #scope_name = #scope;
-            let #key_name = #key;
+            let (#head_mut, #last) = #split(#captured);
+            #expressions
             let #future = ({ let #handler = #callee; #send(#handler(#(#values),*)) },);
         }
     }
@@ -356,52 +325,17 @@ impl<'a> Printer<'a> {
         let (start, end) = output.unwrap_or((ident, ident));
         let at = located(start);
         let (run, policy) = (self.runtime("run", at), self.policy(at));
-        let Locals { head, scope, key, mut future, .. } = Locals::new();
+        let (head, mut future) = (local("head"), local("future"));
         future.set_span(future.span().located_at(start));
         let mut zero = Literal::usize_unsuffixed(0);
         zero.set_span(Span::mixed_site().located_at(end));
-        quote_spanned!(at=> #run(&#policy, #head, #scope, #key, #future.#zero))
-    }
-
-    /// What a `key` or `scope` reads, with the parameters bound by reference.
-    fn expression(&self, slot: &Slot<Expr>) -> TokenStream {
-        let Some(expression) = slot.value() else { return quote!(::core::option::Option::None) };
-        let at = edges(expression).map_or_else(Span::call_site, |(start, _)| located(start));
-        let (call, part) = (self.runtime("call", at), self.runtime("part", at));
-        let operand = operand(expression);
-        let value = quote_spanned!(at=> ::core::option::Option::Some(#call(|| #part(#operand))));
-        if is_literal(expression) {
-            return value;
-        }
-        let bindings = self.slots.iter().filter_map(|slot| {
-            let (cfg, param) = (&slot.cfg, slot.param?);
-            let (pattern, name) = (&param.by_reference, slot.value(&self.last));
-            // Naming an `_unused` one here would be a use of it.
-            let used = param.bindings.iter().filter(|binding| !binding.to_string().starts_with('_'));
-            Some(quote!(#cfg let #pattern = &#name; #cfg let _ = (#(&#used,)*);))
-        });
-        quote!({ #(#bindings)* #value })
+        quote_spanned!(at=> #run(#policy, #head, #future.#zero))
     }
 }
 
-/// The wrapper's own names, which the author's code can't see.
-struct Locals {
-    head: Ident,
-    scope: Ident,
-    key: Ident,
-    future: Ident,
-}
-
-impl Locals {
-    fn new() -> Self {
-        let name = |name: &str| Ident::new(name, Span::mixed_site());
-        Self {
-            head: name("__idem_head"),
-            scope: name("__idem_scope"),
-            key: name("__idem_key"),
-            future: name("__idem_future"),
-        }
-    }
+/// A name of the wrapper's own, which the author's code can't see.
+fn local(name: &str) -> Ident {
+    format_ident!("__idem_{name}", span = Span::mixed_site())
 }
 
 /// `::<T, N>`; lifetimes are inferred.
@@ -416,25 +350,6 @@ fn turbofish(generics: &Generics, span: Span) -> Option<TokenStream> {
         })
         .collect();
     (!names.is_empty()).then(|| quote_spanned!(span=> ::<#(#names),*>))
-}
-
-/// `&(a.b)`; of a tuple each element by itself, as a tuple of places can't be built by reference.
-fn operand(expression: &Expr) -> TokenStream {
-    let (start, end) = edges(expression).unwrap_or_else(|| (Span::call_site(), Span::call_site()));
-    let inside = match expression {
-        Expr::Paren(inner) => return operand(&inner.expr),
-        Expr::Group(inner) => return operand(&inner.expr),
-        Expr::Tuple(tuple) if !tuple.elems.is_empty() => {
-            let elements = tuple.elems.iter().map(operand);
-            quote!(#(#elements,)*)
-        }
-        other => other.to_token_stream(),
-    };
-    let mut group = Group::new(proc_macro2::Delimiter::Parenthesis, inside);
-    group.set_span(located(end));
-    let mut tokens = quote_spanned!(located(start)=> &);
-    tokens.append(group);
-    tokens
 }
 
 /// Lints of the body go where the body goes; those of the item stay with the name that is public.

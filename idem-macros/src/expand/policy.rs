@@ -1,24 +1,22 @@
 //! What the options say, as the runtime's literal.
 
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{quote, quote_spanned};
+use quote::quote_spanned;
 
 use super::Printer;
 use crate::args::{Fingerprint, number};
 
 impl Printer<'_> {
-    /// `Policy { ttl_ms: …, ..Policy::DEFAULT }`, with what differs from the default only.
+    /// `Policy::new(…)`, or `Policy { lease_ms: …, ..Policy::new(…) }` with what differs from the default.
     pub(super) fn policy(&self, at: Span) -> TokenStream {
         let arguments = self.arguments;
         let policy = self.runtime("Policy", at);
         let name = self.handler.plain_name();
-        let mut fields = quote!(handler: ::core::concat!(::core::module_path!(), "::", #name),);
-        let numbers = [
-            ("ttl_ms", &arguments.ttl),
-            ("lease_ms", &arguments.lease),
-            ("wait_ms", &arguments.wait),
-            ("max_response", &arguments.max_response),
-        ];
+        let ttl = number(arguments.ttl.value().copied().unwrap_or_default());
+        let new = quote_spanned!(at=> #policy::new(::core::module_path!(), #name, #ttl));
+        let mut fields = TokenStream::new();
+        let numbers =
+            [("lease_ms", &arguments.lease), ("wait_ms", &arguments.wait), ("max_response", &arguments.max_response)];
         for (field, slot) in numbers {
             if let Some(value) = slot.value() {
                 let (field, value) = (Ident::new(field, at), number(*value));
@@ -50,7 +48,7 @@ impl Printer<'_> {
                 fields.extend(quote_spanned!(at=> #field: #ty::#variant,));
             }
         }
-        quote_spanned!(at=> #policy { #fields ..#policy::DEFAULT })
+        if fields.is_empty() { new } else { quote_spanned!(at=> #policy { #fields ..#new }) }
     }
 
     fn fingerprint(&self, fingerprint: &Fingerprint, at: Span) -> TokenStream {

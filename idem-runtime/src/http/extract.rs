@@ -36,7 +36,14 @@ pub struct Head {
     /// `None` where the layer that should bring it is missing.
     pub(super) idempotency: Option<Idempotency>,
     pub(super) attempt: Arc<AttemptCell>,
+    /// What the `scope` expression gave.
+    pub(crate) scope: Option<Value>,
+    /// What the `key` expression gave.
+    pub(crate) given: Option<Value>,
 }
+
+/// What a `key` or `scope` expression gave: `None` where an `Option` in it is empty.
+pub(super) type Value = Option<Vec<u8>>;
 
 /// What the request's head says of the key.
 #[derive(Debug)]
@@ -210,6 +217,8 @@ pub(super) async fn capture(
         body: Bytes::new(),
         idempotency,
         attempt: attempt::cell(request.extensions_mut()),
+        scope: None,
+        given: None,
     };
     if !matches!(head.key, KeySource::Ignored) {
         (request, head.body) = body::read(request).await?;

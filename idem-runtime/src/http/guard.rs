@@ -6,7 +6,7 @@ use axum::response::Response;
 
 use super::{
     capture,
-    extract::{Head, KeySource, label, operation_name, read_key, refuse},
+    extract::{Head, KeySource, Value, label, operation_name, read_key, refuse},
     key::Key,
     problem::{
         InProgress, KeyInvalid, KeyMissing, KeyReused, LeaseLost, NotInstalled, OutcomeUnknown, Problem,
@@ -27,7 +27,7 @@ use crate::{
 /// The handler's future and how its answer is kept.
 struct Handler<F> {
     future: F,
-    policy: &'static Policy,
+    policy: Policy,
     idempotency: Idempotency,
 }
 
@@ -36,38 +36,30 @@ impl<F: Future<Output = Response> + Send + 'static> Work for Handler<F> {
 
     async fn run(self) -> Answer<Response> {
         let response = self.future.await;
-        capture::answer(response, self.policy, &self.idempotency).await
+        capture::answer(response, &self.policy, &self.idempotency).await
     }
 }
 
-/// What a `key` or `scope` expression gave: `None` where an `Option` in it is empty.
-type Value = Option<Vec<u8>>;
-
 /// Guards one call of a handler.
-pub(crate) async fn guard<F>(
-    policy: &'static Policy,
-    head: Head,
-    scope: Option<Value>,
-    key: Option<Value>,
-    handler: F,
-) -> Response
+pub(crate) async fn guard<F>(policy: Policy, mut head: Head, handler: F) -> Response
 where
     F: Future<Output = Response> + Send + 'static,
 {
     let Some(idempotency) = head.idempotency.clone() else {
-        let problem = NotInstalled { handler: policy.handler };
+        let problem = NotInstalled { module: policy.module, handler: policy.handler };
         tracing::error!(target: "idem", "{problem}");
         return Problem::from(problem).respond(Idempotency::PROBLEM_BASE);
     };
     if matches!(head.key, KeySource::Ignored) {
         return handler.await;
     }
+    let (scope, given) = (head.scope.take(), head.given.take());
     let operation = match policy.operation {
         Some(name) => Cow::Borrowed(name),
         None => Cow::Owned(operation_name(&head.method, head.route.as_ref(), &head.uri)),
     };
     let label: Arc<str> = policy.operation.map_or_else(|| label(&head.method, head.route.as_ref()).into(), Arc::from);
-    let key = match find_key(policy, &head, key) {
+    let key = match find_key(&policy, &head, given) {
         Ok(Some(key)) => key,
         Ok(None) => {
             telemetry::outcome(Outcome::Unprotected, &label, None);
@@ -87,7 +79,7 @@ where
     let claim = Claim {
         id: RecordId::derive(idempotency.namespace(), &operation, scope.as_deref(), &key),
         token,
-        fingerprint: fingerprint(policy, &head, scope.is_some()),
+        fingerprint: fingerprint(&policy, &head, scope.is_some()),
         older_fingerprints: Vec::new(),
         hold: policy.unknown == Unknown::Hold,
         lease: Duration::from_millis(policy.lease_ms),
@@ -133,7 +125,7 @@ fn unavailable(idempotency: &Idempotency, label: &Arc<str>, record: Option<&Reco
 }
 
 /// The key's bytes; `None` where it is optional and absent.
-fn find_key(policy: &'static Policy, head: &Head, expression: Option<Value>) -> Result<Option<Vec<u8>>, Problem> {
+fn find_key(policy: &Policy, head: &Head, expression: Option<Value>) -> Result<Option<Vec<u8>>, Problem> {
     let bytes = |key: &Key| key.as_bytes().to_vec();
     match (&head.key, expression) {
         (KeySource::Headers(headers), _) => Ok(read_key(headers, policy.header, policy.optional)?.as_ref().map(bytes)),

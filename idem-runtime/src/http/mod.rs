@@ -10,17 +10,19 @@ mod headers;
 mod key;
 mod problem;
 mod provide;
+mod recordable;
 mod replay;
 mod settle;
 mod stream;
 
 pub use attempt::Attempt;
-pub use expand_state::{Incoming, Skipped, last_of, part_of, supply};
+pub use expand_state::{Argument, Incoming, LastArgument, Skipped, last_of, part_of, supplied_by_layer, supply, then};
 pub use extract::{Expression, Head, InLayer, InState, KeyMode, NeedsIdempotency, Optional, OtherHeader, Required};
 pub(crate) use guard::guard;
 pub use problem::{
     InProgress, KeyInvalid, KeyMissing, KeyReused, LeaseLost, NotInstalled, OutcomeUnknown, Problem, StoreUnavailable,
 };
 pub use provide::{HasIdempotency, Provides, Via, ViaArc, ViaFromRef, ViaLayer, ViaRef, ViaTrait};
+pub use recordable::Recordable;
 pub use replay::Replayed;
 pub use settle::Settle;

@@ -147,12 +147,12 @@ problems! {
         |_, f| f.write_str("The run was stopped half-way because its lease could not be renewed. Retry with the same key.");
 
     /// 500: the handler is annotated and its router has neither a state nor a layer that brings an `Idempotency`.
-    NotInstalled { handler: &'static str } INTERNAL_SERVER_ERROR "idempotency_not_installed"
+    NotInstalled { module: &'static str, handler: &'static str } INTERNAL_SERVER_ERROR "idempotency_not_installed"
         "Idempotency is not installed"
         |problem, f| write!(
             f,
-            "The handler `{}` is annotated with #[idempotent] and finds no `Idempotency`: give its router a state that holds one, by `.with_state(app)`, or add `.layer(Extension(idempotency))`.",
-            problem.handler
+            "The handler `{}::{}` is annotated with #[idempotent] and finds no `Idempotency`: give its router a state that holds one, by `.with_state(app)`, or add `.layer(Extension(idempotency))`.",
+            problem.module, problem.handler
         );
 }
 
