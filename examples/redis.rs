@@ -1,7 +1,7 @@
 //! Orders of many machines: the records are in Redis.
 //!
 //! ```sh
-//! redis-server --appendonly yes --maxmemory-policy noeviction
+//! redis-server --appendonly yes --appendfsync always --maxmemory-policy noeviction
 //! cargo run --example redis --features redis
 //! ```
 //!

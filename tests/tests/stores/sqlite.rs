@@ -16,9 +16,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use idem_runtime::store::{
-    Ack, Claim, Claimed, Completion, Fingerprint, PurgeLimits, RecordId, SqliteStore, Store, StoreError, Token,
-    conformance,
+use idem_runtime::{
+    Idempotency,
+    store::{
+        Ack, Claim, Claimed, Completion, Fingerprint, PurgeLimits, RecordId, SqliteStore, Store, StoreError, Token,
+        conformance,
+    },
 };
 use idem_tests::process::Process;
 use rusqlite::Connection;
@@ -238,6 +241,30 @@ async fn a_purge_takes_bounded_bites() {
     let left: u32 =
         Connection::open(&file).unwrap().query_row("SELECT count(*) FROM idem_record", [], |row| row.get(0)).unwrap();
     assert_eq!(left, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_purger_removes_what_nobody_asks_for_and_ends_with_its_handle() {
+    let (_folder, file) = folder();
+    let store = SqliteStore::open(&file).unwrap();
+    for id in 0..20 {
+        completed(&store, id, b"brief", Duration::from_millis(1)).await;
+    }
+    completed(&store, 99, b"kept", LONG).await;
+    let idempotency = Idempotency::new(store);
+    let purger = idempotency.spawn_purger(Duration::from_millis(10));
+    let count = || -> u32 {
+        let connection = Connection::open(&file).unwrap();
+        connection.query_row("SELECT count(*) FROM idem_record", [], |row| row.get(0)).unwrap()
+    };
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while count() > 1 {
+        assert!(Instant::now() < deadline, "{} are left", count());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    drop(idempotency);
+    purger.await.unwrap();
+    assert_eq!(count(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,8 +8,8 @@
 //!
 //! * `maxmemory-policy noeviction`: an evicted record is forgotten, and its request runs again. A full server then
 //!   refuses new claims, but still completes, renews and releases what it admitted, and still replays.
-//! * `appendonly yes`: with `appendfsync everysec` a crash of the machine loses up to the last second, with `always`
-//!   nothing; a crash of the server alone loses nothing in either case.
+//! * `appendonly yes`: with `appendfsync always` a crash loses nothing; with `everysec` one of the server or the machine
+//!   loses up to the last two seconds, since the server puts off its writes while an earlier sync runs.
 //! * Its own database or server, where others flush theirs.
 //! * With access rules: the keys `idem:*`, the channel `idem:settled`, and `EVAL`, `EVALSHA`, what the scripts call
 //!   (`TIME`, `GET`, `GETRANGE`, `STRLEN`, `SET`, `SETRANGE`, `DEL`, `PUBLISH`), `UNLINK`, `SUBSCRIBE`

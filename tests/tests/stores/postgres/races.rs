@@ -2,8 +2,16 @@
 
 use std::sync::atomic::AtomicBool;
 
-use idem_runtime::store::{Ack, Claimed, PurgeLimits, Store as _};
-use idem_tests::postgres::{execute, number};
+use axum::{Router, extract::State, routing::post};
+use idem_runtime::{
+    Idempotency, idempotent,
+    store::{Ack, Claimed, PurgeLimits, Store as _},
+};
+use idem_tests::{
+    postgres::{eventually, execute, number},
+    server::{Answer, Server},
+};
+use tokio::sync::Notify;
 
 use super::*;
 
@@ -81,6 +89,46 @@ async fn a_pool_of_four_serves_a_hundred_handlers_that_use_it_too() {
     for attempt in all.await.expect("they block each other") {
         attempt.unwrap();
     }
+}
+
+#[idempotent(ttl = "1h", wait = "20s")]
+async fn pay(State(app): State<App>) -> String {
+    let go_on = app.go_on.notified();
+    app.runs.fetch_add(1, Ordering::Relaxed);
+    go_on.await;
+    number(&app.pool, "SELECT 1::bigint").await.to_string()
+}
+
+#[derive(Clone, axum::extract::FromRef)]
+struct App {
+    idempotency: Idempotency,
+    pool: PgPool,
+    runs: Arc<AtomicU64>,
+    go_on: Arc<Notify>,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_connection_is_held_while_a_handler_runs_or_a_duplicate_waits() {
+    let Some(server) = server() else { return };
+    let (store, pool) = store(&server, &database(&server).await, 4).await;
+    let app =
+        App { idempotency: Idempotency::new(store), pool: pool.clone(), runs: Arc::default(), go_on: Arc::default() };
+    let service = Server::start(Router::new().route("/pay", post(pay)).with_state(app.clone())).await;
+    // Ten handlers that wait to go on, and nine duplicates of each.
+    let requests: Vec<_> =
+        (0..100).map(|n| tokio::spawn(Answer::to(service.post("/pay", &format!("key-{}", n % 10))))).collect();
+    eventually("ten handlers at work", || async { app.runs.load(Ordering::Relaxed) == 10 }).await;
+    // Waiters look again now and then, with a connection each for that moment only.
+    eventually("a pool at rest", || async { pool.num_idle() == pool.size() as usize }).await;
+    let all = futures::future::try_join_all((0..4).map(|_| pool.acquire()));
+    drop(tokio::time::timeout(Duration::from_secs(5), all).await.expect("some are held").unwrap());
+    app.go_on.notify_waiters();
+    for request in requests {
+        let answer =
+            tokio::time::timeout(Duration::from_secs(30), request).await.expect("they block each other").unwrap();
+        assert_eq!((answer.status, &*answer.text()), (200, "1"));
+    }
+    assert_eq!(app.runs.load(Ordering::Relaxed), 10);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -99,7 +99,7 @@ async fn a_silent_connection_is_replaced() {
 
 #[tokio::test]
 async fn a_killed_server_keeps_what_it_acknowledged() {
-    let (mut server, store) = start!("--appendonly", "yes", "--appendfsync", "everysec");
+    let (mut server, store) = start!("--appendonly", "yes", "--appendfsync", "always");
     complete(&store, 1, 1).await;
     owner(&store, &claim(2, 1)).await;
     server.kill();

@@ -167,6 +167,28 @@ async fn a_record_ends_at_the_millisecond_of_its_expiry() {
     assert_eq!(store.get(&id(2)).await.unwrap(), None);
     assert_eq!(store.renew(&id(2), &token(1), HOUR).await.unwrap(), Ack::Lost);
     assert!(owner(&store, &Claim { fingerprint: print(2), ..claim(2, 2) }).await > first);
+    assert_eq!(
+        store.complete(&Completion { ttl: Duration::from_millis(20), ..completion(2, 2) }).await.unwrap(),
+        Ack::Done
+    );
+    let () = connection.persist(key(2)).await.unwrap();
+    sleep(Duration::from_millis(50)).await;
+    owner(&store, &Claim { fingerprint: print(2), ..claim(2, 3) }).await;
+}
+
+#[tokio::test]
+async fn expired_records_leave_though_nobody_asks() {
+    let (server, store) = start!();
+    for on in 0..100 {
+        owner(&store, &claim(on, 1)).await;
+        let short = Completion { ttl: Duration::from_millis(150), ..completion(on, 1) };
+        assert_eq!(store.complete(&short).await.unwrap(), Ack::Done);
+    }
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while server.run::<u64>(&redis::cmd("DBSIZE")).await > 0 {
+        assert!(Instant::now() < deadline, "they stay");
+        sleep(Duration::from_millis(20)).await;
+    }
 }
 
 async fn now(connection: &mut MultiplexedConnection) -> u64 {
