@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use crate::{
     KeyPart,
     connect::{ConnectError, connect},
-    engine::Engine,
+    engine::{Engine, LocalCache},
     protocol::RecordId,
     store::{DynStore, PurgeLimits, Store, StoreError},
 };
@@ -59,6 +59,7 @@ struct Settings {
     credential_headers: Vec<HeaderName>,
     kept_headers: Vec<HeaderName>,
     store_timeout: Duration,
+    local_cache: Option<usize>,
 }
 
 impl fmt::Debug for Idempotency {
@@ -114,7 +115,7 @@ impl Idempotency {
     pub async fn purge_expired(&self) -> Result<u64, StoreError> {
         let mut removed = 0;
         loop {
-            let purged = self.store().dyn_purge(PurgeLimits::default()).await?;
+            let purged = self.engine().purge(PurgeLimits::default()).await?;
             removed += purged.removed;
             if !purged.more {
                 return Ok(removed);
@@ -154,7 +155,14 @@ impl Idempotency {
         let mut bytes = Vec::new();
         let scope = scope.append(&mut bytes).then_some(bytes);
         let id = RecordId::derive(self.namespace(), operation, scope.as_deref(), key.as_bytes());
-        self.store().dyn_forget(&id).await
+        self.engine().forget(&id).await
+    }
+
+    /// Empties this process's [local cache](Builder::local_cache), after records were changed in the store by hand.
+    pub fn clear_local_cache(&self) {
+        if let Some(cache) = self.engine().cache() {
+            cache.clear();
+        }
     }
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {
@@ -209,6 +217,7 @@ impl Builder {
             credential_headers: vec![AUTHORIZATION, COOKIE, HeaderName::from_static("x-api-key")],
             kept_headers: Vec::new(),
             store_timeout: Duration::from_secs(2),
+            local_cache: None,
         };
         Self { store, settings }
     }
@@ -270,9 +279,26 @@ impl Builder {
         self
     }
 
+    /// Keeps completed outcomes of about `bytes` in this process, its own bookkeeping included, so that a replay asks the
+    /// store nothing. For stores behind a network; before a [`MemoryStore`](crate::store::MemoryStore) it gains nothing.
+    /// Default: none.
+    ///
+    /// An outcome is kept for 60 seconds at most and never longer than its record; the oldest make room, and one above a
+    /// sixteenth of `bytes` is not kept. The request is compared as the store compares it.
+    ///
+    /// [`forget`](Idempotency::forget) on this handle or a clone is seen at once. On other processes, and when a record
+    /// is removed in the store itself, a replay may be given for 60 seconds more;
+    /// [`clear_local_cache`](Idempotency::clear_local_cache) ends that on a process.
+    #[must_use]
+    pub fn local_cache(mut self, bytes: usize) -> Self {
+        self.settings.local_cache = Some(bytes);
+        self
+    }
+
     /// The handle.
     pub fn build(self) -> Idempotency {
-        let engine = Arc::new(Engine::new(self.store, self.settings.store_timeout));
+        let cache = self.settings.local_cache.map(LocalCache::new);
+        let engine = Arc::new(Engine::new(self.store, self.settings.store_timeout, cache));
         Idempotency { inner: Arc::new(Inner { engine, settings: self.settings }) }
     }
 }

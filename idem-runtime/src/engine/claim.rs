@@ -14,7 +14,7 @@ use super::{
     waiters::Waiter,
 };
 use crate::{
-    protocol::{Claim, Reading},
+    protocol::{Claim, Reading, State},
     store::{Claimed, StoreError},
     telemetry::{self, Outcome},
 };
@@ -44,7 +44,7 @@ impl Engine {
         loop {
             // Asked for before the claim, so that a settlement between the two wakes us.
             let woken = waiter.as_ref().map(Waiter::next);
-            if let Some((fingerprint, outcome)) = self.pending.get(&job.claim.id) {
+            if let Some((fingerprint, outcome)) = self.at_hand(&job.claim.id) {
                 if job.claim.matches(&fingerprint) {
                     return Verdict::Replay { outcome, waited: waiter.is_some() };
                 }
@@ -63,6 +63,10 @@ impl Engine {
                 }
             };
             job = back;
+            match &claimed {
+                Claimed::Replay { outcome } => self.learn(&job.claim, outcome),
+                _ => self.doubt(&job.claim.id),
+            }
             let seen = |outcome| telemetry::outcome(outcome, &job.operation, Some(&job.claim.id));
             let lease_left = match claimed {
                 Claimed::InProgress { lease_left } => lease_left,
@@ -164,6 +168,22 @@ impl Engine {
             };
             sleep(pause).await;
         }
+    }
+
+    /// Brings an outcome that the store gave to hand. Only the store knows how long it keeps the record, so it is asked,
+    /// beside the request and once for all that replay it meanwhile.
+    fn learn(self: &Arc<Self>, claim: &Claim, outcome: &Bytes) {
+        let Some(place) = self.cache.as_ref().and_then(|cache| cache.reserve_vacant(claim.id)) else { return };
+        let (store, id, fingerprint, outcome) = (Arc::clone(&self.store), claim.id, claim.fingerprint, outcome.clone());
+        tokio::spawn(async move {
+            let sent = clock::now();
+            if let Ok(Some(record)) = store.dyn_get(&id).await
+                && record.state == State::Completed
+                && record.outcome.as_ref() == Some(&outcome)
+            {
+                place.fill(fingerprint, &outcome, sent, record.expires_in);
+            }
+        });
     }
 
     fn claim_once(&self, claim: &Claim) -> Call<Claimed> {

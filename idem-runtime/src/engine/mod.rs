@@ -3,6 +3,7 @@
 //! [`Engine::guard`] is the one way in.
 
 mod attempt;
+mod cache;
 mod calls;
 mod claim;
 mod clock;
@@ -28,11 +29,12 @@ use bytes::Bytes;
 use tokio::sync::Semaphore;
 
 use crate::{
-    protocol::Claim,
-    store::{DynStore, StoreError, Wakeups},
+    protocol::{Claim, Fingerprint, RecordId},
+    store::{DynStore, PurgeLimits, Purged, StoreError, Wakeups},
 };
 
 pub(crate) use attempt::AttemptCell;
+pub(crate) use cache::LocalCache;
 pub(crate) use clock::token;
 use pending::Pending;
 pub(crate) use running::Running;
@@ -46,6 +48,7 @@ pub(crate) struct Engine {
     waiters: Arc<Waiters>,
     running: Arc<Running>,
     pending: Arc<Pending>,
+    cache: Option<Arc<LocalCache>>,
     listening: AtomicBool,
     /// Bounds the claims that may have been made unseen and are being released.
     abandoned: Arc<Semaphore>,
@@ -135,10 +138,11 @@ pub(crate) enum Verdict<W: Work> {
 }
 
 impl Engine {
-    pub(crate) fn new(store: Arc<dyn DynStore>, store_timeout: Duration) -> Self {
+    pub(crate) fn new(store: Arc<dyn DynStore>, store_timeout: Duration, cache: Option<LocalCache>) -> Self {
         Self {
             store,
             store_timeout,
+            cache: cache.map(Arc::new),
             waiters: Arc::default(),
             running: Arc::default(),
             pending: Arc::default(),
@@ -151,6 +155,37 @@ impl Engine {
         &self.store
     }
 
+    pub(crate) fn cache(&self) -> Option<&LocalCache> {
+        self.cache.as_deref()
+    }
+
+    /// Removes a record whatever its state. What is at hand goes too, even if nobody hears the store's answer.
+    pub(crate) async fn forget(&self, id: &RecordId) -> Result<bool, StoreError> {
+        let _doubt = Doubt { engine: self, id };
+        self.store.dyn_forget(id).await
+    }
+
+    /// Removes expired records; see [`Store::purge`](crate::store::Store::purge).
+    pub(crate) async fn purge(&self, limits: PurgeLimits) -> Result<Purged, StoreError> {
+        if let Some(cache) = &self.cache {
+            cache.free_expired(clock::now());
+        }
+        self.store.dyn_purge(limits).await
+    }
+
+    /// Keeps no outcome of this record at hand: it is not, or may not be, what the store would answer.
+    pub(crate) fn doubt(&self, id: &RecordId) {
+        if let Some(cache) = &self.cache {
+            cache.doubt(id);
+        }
+    }
+
+    /// The record's outcome, if it needs no store, and which request's it is.
+    fn at_hand(&self, id: &RecordId) -> Option<(Fingerprint, Bytes)> {
+        let cached = || self.cache.as_ref()?.get(id, clock::now());
+        self.pending.get(id).or_else(cached)
+    }
+
     pub(crate) fn running(&self) -> &Arc<Running> {
         &self.running
     }
@@ -160,5 +195,17 @@ impl Engine {
         if !self.listening.load(Ordering::Relaxed) && !self.listening.swap(true, Ordering::SeqCst) {
             self.store.dyn_listen(Wakeups(Arc::clone(&self.waiters)));
         }
+    }
+}
+
+/// Doubts a record when dropped.
+struct Doubt<'a> {
+    engine: &'a Engine,
+    id: &'a RecordId,
+}
+
+impl Drop for Doubt<'_> {
+    fn drop(&mut self) {
+        self.engine.doubt(self.id);
     }
 }

@@ -74,6 +74,8 @@ impl Engine {
         epoch: u64,
         number: u32,
     ) -> Ran<W::Reply> {
+        // The store knew of no outcome.
+        self.doubt(&job.claim.id);
         let fence = Fence::new(job.claim.lease, sent, job.claim.ttl);
         job.attempt.start(Started { token: job.claim.token, epoch, number });
         let owner = Owner {

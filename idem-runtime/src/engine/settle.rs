@@ -12,6 +12,7 @@ use tracing::Instrument as _;
 use super::{
     Engine,
     calls::{End, bounded},
+    clock,
     pending::PendingOutcome,
     run::Owner,
 };
@@ -33,11 +34,20 @@ impl Engine {
     pub(super) async fn settle(self: &Arc<Self>, owner: Owner, end: End) {
         let claim = &owner.claim;
         let mut pending = None;
+        let place = match &end {
+            End::Complete(done) => self.cache.as_ref().and_then(|cache| cache.reserve(done.id)),
+            End::Release | End::Hold => None,
+        };
+        let sent = clock::now();
         let ending = bounded(self.end(claim, &end), self.store_timeout);
         let outcome = match self.leased(&owner, &end, ending, &mut pending).await {
-            Ok(Ack::Done) => match end {
-                End::Complete(_) if owner.number > 1 => Outcome::Takeover,
-                End::Complete(_) => Outcome::Executed,
+            Ok(Ack::Done) => match &end {
+                End::Complete(done) => {
+                    if let Some(place) = place {
+                        place.fill(done.fingerprint, &done.outcome, sent, done.ttl);
+                    }
+                    if owner.number > 1 { Outcome::Takeover } else { Outcome::Executed }
+                }
                 End::Release => Outcome::Released,
                 End::Hold => Outcome::Held,
             },

@@ -100,6 +100,7 @@ where
                 return response;
             }
             Err(corrupt) => {
+                idempotency.engine().doubt(&id);
                 telemetry::store_failed("replay", &id, &corrupt);
                 return unavailable(&idempotency, &label, Some(&id));
             }

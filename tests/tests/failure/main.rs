@@ -11,6 +11,7 @@
 )]
 
 mod app;
+mod cached;
 mod cases;
 mod claims;
 mod connections;
