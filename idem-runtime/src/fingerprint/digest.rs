@@ -17,7 +17,6 @@ pub(super) trait Sink {
     }
 }
 
-#[cfg(test)]
 impl Sink for Vec<u8> {
     fn put(&mut self, bytes: &[u8]) {
         self.extend_from_slice(bytes);

@@ -166,15 +166,23 @@ impl Reader<'_, '_> {
         if !members.is_sorted_by(|a, b| order(a, b) == Ordering::Less) {
             return None;
         }
-        self.copy_run(self.at);
-        self.buffer.clear();
-        self.buffer.extend_from_slice(self.out.get(start..)?);
-        self.out.truncate(start);
+        // The members stand in the text as they are, unless something before the object's end had to be rewritten.
+        let from = if let Some(before) = start.checked_sub(self.out.len()) {
+            let from = self.run + before;
+            self.copy_run(from);
+            self.text.get(from..)?
+        } else {
+            self.copy_run(self.at);
+            self.buffer.clear();
+            self.buffer.extend_from_slice(self.out.get(start..)?);
+            self.out.truncate(start);
+            &self.buffer
+        };
         for member in self.open.get(base..)?.iter().filter(|member| !member.range.is_empty()) {
             if self.out.len() > start {
                 self.out.push(b',');
             }
-            self.out.extend_from_slice(self.buffer.get(member.range.start - start..member.range.end - start)?);
+            self.out.extend_from_slice(from.get(member.range.start - start..member.range.end - start)?);
         }
         self.out.push(b'}');
         Some(())

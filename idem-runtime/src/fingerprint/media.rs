@@ -7,6 +7,12 @@ use sha2::{Digest, Sha256};
 use super::digest::Sink;
 use crate::policy::Members;
 
+/// The digest of the one media type that most requests have.
+const JSON: [u8; 32] = [
+    0x86, 0x45, 0x21, 0x2c, 0xa0, 0xcc, 0xcc, 0x71, 0xd1, 0xbb, 0xe2, 0xce, 0xb8, 0xf4, 0xe7, 0xd5, 0x1b, 0xe7, 0xad,
+    0xfa, 0xcf, 0x31, 0x13, 0xfd, 0x61, 0x6f, 0x21, 0x0f, 0xdd, 0xa8, 0x73, 0x3f,
+];
+
 /// How a body of this type is compared.
 pub(super) enum Kind<'a> {
     Json(Members),
@@ -58,6 +64,10 @@ impl<'a> MediaType<'a> {
     }
 
     pub(super) fn digest(&self) -> [u8; 32] {
+        if *self.essence == *b"application/json" && self.parameters.is_empty() { JSON } else { self.hash() }
+    }
+
+    fn hash(&self) -> [u8; 32] {
         let mut digest = Sha256::new();
         digest.framed(&self.essence);
         for (name, value) in &self.parameters {
@@ -131,6 +141,12 @@ mod tests {
         assert!(!same("text/x; a=b", "text/x; a=B"));
         assert!(!same("text/x; a=\"1;b=2\"", "text/x; a=1; b=2"));
         assert!(!same("text/x; a=\"1", "text/x; a=1"));
+    }
+
+    #[test]
+    fn what_is_known_is_what_is_computed() {
+        let json = MediaType::read(b"application/json; charset=utf-8");
+        assert_eq!(json.digest(), json.hash());
     }
 
     #[test]
