@@ -54,7 +54,7 @@ impl<R> fmt::Debug for HandlerFuture<R> {
 }
 
 /// Parts the wrapper's last argument.
-pub fn split<E, O>(captured: NeedsIdempotency<E, O>) -> (Head, E) {
+pub fn split<E, O>(captured: NeedsIdempotency<E, O>) -> (Box<Head>, E) {
     captured.split()
 }
 
@@ -91,7 +91,7 @@ pub fn inside(expression: impl FnOnce() -> Read) {
 }
 
 /// Guards one call of a handler.
-pub fn run<R: Recordable>(policy: Policy, head: Head, handler: HandlerFuture<R>) -> IdemFuture {
+pub fn run<R: Recordable>(policy: Policy, head: Box<Head>, handler: HandlerFuture<R>) -> IdemFuture {
     let handler = async move { handler.0.await.answer() };
     IdemFuture::new(guard(policy, head, handler))
 }

@@ -1,6 +1,10 @@
 //! The claim, and the wait of a duplicate for the attempt that runs.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    future::{Ready, ready},
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -27,8 +31,8 @@ const LOOK: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(25
 /// What one claim of a job led to.
 enum Step<W: Work> {
     Ran(Ran<W::Reply>),
-    Refused(Claimed, Job<W>),
-    Failed(StoreError, Job<W>),
+    Refused(Claimed, Box<Job<W>>),
+    Failed(StoreError, Box<Job<W>>),
 }
 
 impl Engine {
@@ -36,7 +40,7 @@ impl Engine {
     ///
     /// Dropping the returned future stops a duplicate's waiting, and nothing else: work that has started ends and is
     /// settled.
-    pub(crate) async fn guard<W: Work>(self: &Arc<Self>, mut job: Job<W>) -> Verdict<W> {
+    pub(crate) async fn guard<W: Work>(self: &Arc<Self>, mut job: Box<Job<W>>) -> Verdict<W> {
         self.listen();
         let deadline = Instant::now() + job.wait;
         let mut waiter: Option<Waiter> = None;
@@ -101,32 +105,34 @@ impl Engine {
     }
 
     /// Claims, and runs as the owner. From the first wait on, all of it is in a task that the caller can't cancel.
-    async fn step<W: Work>(self: &Arc<Self>, job: Job<W>) -> Step<W> {
-        let mut claiming = Box::pin(Arc::clone(self).claim(job.claim.clone()));
+    async fn step<W: Work>(self: &Arc<Self>, job: Box<Job<W>>) -> Step<W> {
         let engine = Arc::clone(self);
         let span = tracing::Span::current();
-        let task = if let Some((result, sent)) = poll_once(&mut claiming).await {
-            match result {
-                Ok(Claimed::Owner { epoch, attempt }) => {
-                    let run = async move { Step::Ran(engine.run(job, sent, epoch, attempt).await) };
-                    tokio::spawn(run.instrument(span))
-                }
-                Ok(other) => return Step::Refused(other, job),
-                Err(error) => return Step::Failed(error, job),
+        let sent = clock::now();
+        let mut call = self.claim_once(&job.claim);
+        let task = match poll_once(&mut call).await {
+            Some(Ok(Claimed::Owner { epoch, attempt })) => {
+                let run = async move { Step::Ran(engine.run(job, sent, epoch, attempt).await) };
+                tokio::spawn(run.instrument(span))
             }
-        } else {
-            let busy = self.running.busy();
-            let run = async move {
-                let _busy = busy;
-                match claiming.await {
-                    (Ok(Claimed::Owner { epoch, attempt }), sent) => {
-                        Step::Ran(engine.run(job, sent, epoch, attempt).await)
-                    }
-                    (Ok(other), _) => Step::Refused(other, job),
-                    (Err(error), _) => Step::Failed(error, job),
+            Some(Ok(other)) => return Step::Refused(other, job),
+            late => {
+                if let Some(failed) = late {
+                    call = Box::pin(ready(failed));
                 }
-            };
-            tokio::spawn(run.instrument(span))
+                let busy = self.running.busy();
+                let run = async move {
+                    let _busy = busy;
+                    match Arc::clone(&engine).claim(&job.claim, call, sent).await {
+                        (Ok(Claimed::Owner { epoch, attempt }), sent) => {
+                            Step::Ran(engine.run(job, sent, epoch, attempt).await)
+                        }
+                        (Ok(other), _) => Step::Refused(other, job),
+                        (Err(error), _) => Step::Failed(error, job),
+                    }
+                };
+                tokio::spawn(run.instrument(span))
+            }
         };
         match task.await {
             Ok(step) => step,
@@ -136,20 +142,22 @@ impl Engine {
         }
     }
 
-    /// Claims until the store answers or its time is over; also says when the answered call was sent.
-    async fn claim(self: Arc<Self>, claim: Claim) -> (Result<Claimed, StoreError>, Reading) {
+    /// Claims, beginning with `call`, until the store answers or its time is over; also says when the answered call was
+    /// sent.
+    async fn claim(
+        self: Arc<Self>,
+        claim: &Claim,
+        mut call: Call<Claimed>,
+        mut sent: Reading,
+    ) -> (Result<Claimed, StoreError>, Reading) {
         let until = Instant::now() + self.store_timeout;
         let mut pauses = PAUSES.into_iter();
         let mut ambiguous = false;
         loop {
-            let sent = clock::now();
-            let mut call = self.claim_once(&claim);
-            let result = if let Some(result) = poll_once(&mut call).await {
-                result
-            } else if let Ok(result) = timeout_at(until, &mut call).await {
+            let result = if let Ok(result) = timeout_at(until, &mut call).await {
                 result
             } else {
-                self.abandon(claim, Some(call));
+                self.abandon(claim.clone(), Some(call));
                 return (Err(late(self.store_timeout)), sent);
             };
             let pause = match &result {
@@ -162,11 +170,13 @@ impl Engine {
             };
             let Some(pause) = pause else {
                 if ambiguous {
-                    self.abandon(claim, None::<std::future::Ready<()>>);
+                    self.abandon(claim.clone(), None::<Ready<()>>);
                 }
                 return (result, sent);
             };
             sleep(pause).await;
+            sent = clock::now();
+            call = self.claim_once(claim);
         }
     }
 

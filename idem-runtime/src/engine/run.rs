@@ -69,24 +69,17 @@ impl Engine {
     /// Runs the work and settles the record. The claim that made us the owner was sent at `sent`.
     pub(super) async fn run<W: Work>(
         self: Arc<Self>,
-        job: Job<W>,
+        job: Box<Job<W>>,
         sent: Reading,
         epoch: u64,
         number: u32,
     ) -> Ran<W::Reply> {
         // The store knew of no outcome.
         self.doubt(&job.claim.id);
-        let fence = Fence::new(job.claim.lease, sent, job.claim.ttl);
-        job.attempt.start(Started { token: job.claim.token, epoch, number });
-        let owner = Owner {
-            claim: job.claim,
-            operation: job.operation,
-            epoch,
-            number,
-            attempt: job.attempt,
-            lease: Mutex::new(fence),
-            running: self.running.enter(),
-        };
+        let Job { claim, operation, attempt, work, .. } = *job;
+        attempt.start(Started { token: claim.token, epoch, number });
+        let lease = Mutex::new(Fence::new(claim.lease, sent, claim.ttl));
+        let owner = Owner { claim, operation, epoch, number, attempt, lease, running: self.running.enter() };
         if let Some((fingerprint, outcome)) = self.pending.get(&owner.claim.id)
             && owner.claim.matches(&fingerprint)
         {
@@ -99,7 +92,7 @@ impl Engine {
             return self.lose(owner);
         }
         let began = Instant::now();
-        let stop = self.drive(&owner, job.work.run()).await;
+        let stop = self.drive(&owner, work.run()).await;
         telemetry::handler_time(&owner.operation, began.elapsed());
         match stop {
             Stop::Lost => self.lose(owner),

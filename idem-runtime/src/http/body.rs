@@ -19,7 +19,8 @@ pub(super) async fn read(request: Request) -> Result<(Request, Bytes), Response>
     let mut limited = Request::new(body);
     // The router's limit is in the body already; without this the default one would come on top.
     DefaultBodyLimit::disable().apply(&mut limited);
-    let bytes = Bytes::from_request(limited, &()).await.map_err(IntoResponse::into_response)?;
+    // In a box, as it is larger than all that is needed beside it.
+    let bytes = Box::pin(Bytes::from_request(limited, &())).await.map_err(IntoResponse::into_response)?;
     // A stream that is reset may look like one that ends (hyper issue 3681): half a request must not pass for a whole one.
     if parts.version == Version::HTTP_2 {
         let length = parts.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());

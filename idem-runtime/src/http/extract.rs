@@ -63,7 +63,8 @@ pub(super) enum KeySource {
 /// Its name is in axum's error where a router's state holds no [`Idempotency`]: the handler needs one.
 /// `O` says where the handle and the key come from.
 pub struct NeedsIdempotency<E, O = InState<Required>> {
-    head: Head,
+    // In a box: it goes through the future of every step of a request.
+    head: Box<Head>,
     inner: E,
     mode: PhantomData<fn() -> O>,
 }
@@ -75,22 +76,31 @@ impl<E, O> fmt::Debug for NeedsIdempotency<E, O> {
 }
 
 impl<E, O> NeedsIdempotency<E, O> {
-    pub(crate) fn split(self) -> (Head, E) {
+    pub(crate) fn split(self) -> (Box<Head>, E) {
         (self.head, self.inner)
     }
 
-    async fn take<S, M>(
-        request: Request,
+    /// Reads the key, then the body, then lets `E` have the request as it was. What needs no waiting is done before the
+    /// future is made, so that the future holds little.
+    fn take<S, M>(
+        mut request: Request,
         state: &S,
         idempotency: Option<Idempotency>,
         mode: Mode,
-    ) -> Result<Self, Response>
+    ) -> impl Future<Output = Result<Self, Response>> + Send
     where
-        E: FromRequest<S, M>,
+        S: Sync,
+        E: FromRequest<S, M> + Send,
     {
-        let (request, head) = capture(request, idempotency, mode).await?;
-        let inner = E::from_request(request, state).await.map_err(IntoResponse::into_response)?;
-        Ok(Self { head, inner, mode: PhantomData })
+        let head = capture(&mut request, idempotency, mode);
+        async move {
+            let mut head = head?;
+            if !matches!(head.key, KeySource::Ignored) {
+                (request, head.body) = body::read(request).await?;
+            }
+            let inner = E::from_request(request, state).await.map_err(IntoResponse::into_response)?;
+            Ok(Self { head, inner, mode: PhantomData })
+        }
     }
 }
 
@@ -160,9 +170,9 @@ where
 {
     type Rejection = Response;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
+    fn from_request(request: Request, state: &S) -> impl Future<Output = Result<Self, Response>> + Send {
         let idempotency = state.provide(request.extensions());
-        Self::take(request, state, idempotency, K::MODE).await
+        Self::take(request, state, idempotency, K::MODE)
     }
 }
 
@@ -175,18 +185,14 @@ where
 {
     type Rejection = Response;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
+    fn from_request(request: Request, state: &S) -> impl Future<Output = Result<Self, Response>> + Send {
         let idempotency = request.extensions().get().cloned();
-        Self::take(request, state, idempotency, K::MODE).await
+        Self::take(request, state, idempotency, K::MODE)
     }
 }
 
-/// Reads the key, then the body, and gives back the request as it was.
-pub(super) async fn capture(
-    mut request: Request,
-    idempotency: Option<Idempotency>,
-    mode: Mode,
-) -> Result<(Request, Head), Response> {
+/// Keeps what is needed of everything but the body.
+fn capture(request: &mut Request, idempotency: Option<Idempotency>, mode: Mode) -> Result<Box<Head>, Response> {
     let uri =
         request.extensions().get::<OriginalUri>().map_or_else(|| request.uri().clone(), |original| original.0.clone());
     let route = request.extensions().get::<MatchedPath>().cloned();
@@ -207,7 +213,7 @@ pub(super) async fn capture(
         Some(idempotency) if !matches!(key, KeySource::Ignored) => idempotency.credentials(headers),
         _ => Vec::new(),
     };
-    let mut head = Head {
+    Ok(Box::new(Head {
         method: request.method().clone(),
         uri,
         route,
@@ -219,11 +225,7 @@ pub(super) async fn capture(
         attempt: attempt::cell(request.extensions_mut()),
         scope: None,
         given: None,
-    };
-    if !matches!(head.key, KeySource::Ignored) {
-        (request, head.body) = body::read(request).await?;
-    }
-    Ok((request, head))
+    }))
 }
 
 /// Methods that change nothing (RFC 9110 §9.2.1) pass through unrecorded.

@@ -7,7 +7,6 @@ use axum::response::Response;
 use super::{
     capture,
     extract::{Head, KeySource, Value, label, operation_name, read_key, refuse},
-    key::Key,
     problem::{
         InProgress, KeyInvalid, KeyMissing, KeyReused, LeaseLost, NotInstalled, OutcomeUnknown, Problem,
         StoreUnavailable,
@@ -41,7 +40,7 @@ impl<F: Future<Output = Response> + Send + 'static> Work for Handler<F> {
 }
 
 /// Guards one call of a handler.
-pub(crate) async fn guard<F>(policy: Policy, mut head: Head, handler: F) -> Response
+pub(crate) async fn guard<F>(policy: Policy, mut head: Box<Head>, handler: F) -> Response
 where
     F: Future<Output = Response> + Send + 'static,
 {
@@ -89,7 +88,7 @@ where
     let (id, fingerprint, lease) = (claim.id, claim.fingerprint, claim.lease);
     let work = Handler { future: handler, policy, idempotency: idempotency.clone() };
     let wait = Duration::from_millis(policy.wait_ms);
-    let job = Job { claim, operation: Arc::clone(&label), wait, attempt: head.attempt, work };
+    let job = Box::new(Job { claim, operation: Arc::clone(&label), wait, attempt: head.attempt, work });
     let problem: Problem = match idempotency.engine().guard(job).await {
         Verdict::Ran(response) => return response,
         Verdict::Panicked(payload) => resume_unwind(payload),
@@ -126,13 +125,15 @@ fn unavailable(idempotency: &Idempotency, label: &Arc<str>, record: Option<&Reco
 }
 
 /// The key's bytes; `None` where it is optional and absent.
-fn find_key(policy: &Policy, head: &Head, expression: Option<Value>) -> Result<Option<Vec<u8>>, Problem> {
-    let bytes = |key: &Key| key.as_bytes().to_vec();
+fn find_key<'a>(policy: &Policy, head: &'a Head, expression: Option<Value>) -> Result<Option<Cow<'a, [u8]>>, Problem> {
     match (&head.key, expression) {
-        (KeySource::Headers(headers), _) => Ok(read_key(headers, policy.header, policy.optional)?.as_ref().map(bytes)),
-        (KeySource::Read(key), _) => Ok(key.as_ref().map(bytes)),
+        (KeySource::Headers(headers), _) => {
+            let key = read_key(headers, policy.header, policy.optional)?;
+            Ok(key.map(|key| key.as_bytes().to_vec().into()))
+        }
+        (KeySource::Read(key), _) => Ok(key.as_ref().map(|key| key.as_bytes().into())),
         (_, Some(Some(key))) if key.is_empty() => Err(KeyInvalid { header: None, reason: "the key is empty" }.into()),
-        (_, Some(Some(key))) => Ok(Some(key)),
+        (_, Some(Some(key))) => Ok(Some(key.into())),
         (_, Some(None) | None) => Err(KeyMissing { header: None }.into()),
     }
 }
