@@ -111,8 +111,9 @@ impl LocalCache {
     /// Drops everything, also what is on its way.
     pub(crate) fn clear(&self) {
         for shard in &self.shards {
-            let newest = lock(shard).newest;
-            *lock(shard) = Shard { newest, ..Shard::default() };
+            let mut shard = lock(shard);
+            // Numbers go on, so that what is on its way finds no place.
+            *shard = Shard { newest: shard.newest, ..Shard::default() };
         }
     }
 
@@ -123,7 +124,9 @@ impl LocalCache {
             let old =
                 |place: &Place| place.answer.as_ref().is_some_and(|answer| now.since(answer.since) >= answer.life);
             let expired: Vec<_> = shard.places.iter().filter(|(_, place)| old(place)).map(|(id, _)| *id).collect();
-            expired.iter().for_each(|id| shard.remove(id));
+            for id in expired {
+                shard.remove(&id);
+            }
         }
     }
 

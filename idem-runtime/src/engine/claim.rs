@@ -154,9 +154,7 @@ impl Engine {
         let mut pauses = PAUSES.into_iter();
         let mut ambiguous = false;
         loop {
-            let result = if let Ok(result) = timeout_at(until, &mut call).await {
-                result
-            } else {
+            let Ok(result) = timeout_at(until, &mut call).await else {
                 self.abandon(claim.clone(), Some(call));
                 return (Err(late(self.store_timeout)), sent);
             };

@@ -192,6 +192,7 @@ where
 }
 
 /// Keeps what is needed of everything but the body.
+#[expect(clippy::result_large_err, reason = "an answer, as extractors refuse with")]
 fn capture(request: &mut Request, idempotency: Option<Idempotency>, mode: Mode) -> Result<Box<Head>, Response> {
     let uri =
         request.extensions().get::<OriginalUri>().map_or_else(|| request.uri().clone(), |original| original.0.clone());
