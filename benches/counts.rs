@@ -6,6 +6,7 @@
 #![allow(
     missing_docs,
     unused_qualifications,
+    clippy::indexing_slicing,
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::print_stdout,

@@ -9,6 +9,7 @@
     clippy::expect_used,
     clippy::print_stdout,
     clippy::cast_precision_loss,
+    clippy::panic,
     reason = "a measurement ends where it fails"
 )]
 

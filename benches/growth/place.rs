@@ -65,9 +65,9 @@ impl Place {
 
     /// Adds completed records that last for `ttl`.
     pub(crate) async fn fill(&mut self, records: u64, ttl: Duration) {
-        let claim = Claim { ttl: ttl.max(Duration::from_secs(60)), ..fresh() };
+        let claim = Claim { ttl: ttl.max(Duration::from_mins(1)), ..fresh() };
         complete(&self.store, &claim).await;
-        let expired = ttl < Duration::from_secs(1);
+        let gone = ttl < Duration::from_secs(1);
         let id = claim.id.as_bytes();
         match &mut self.behind {
             Behind::Memory(store) => {
@@ -78,7 +78,7 @@ impl Place {
             Behind::Sqlite(path) => {
                 let connection = rusqlite::Connection::open(path).unwrap();
                 connection.busy_timeout(Duration::from_mins(1)).unwrap();
-                let expires = if expired { "1" } else { "expires_at" };
+                let expires = if gone { "1" } else { "expires_at" };
                 let copy = format!(
                     "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?2)
                      INSERT INTO idem_record
@@ -91,7 +91,7 @@ impl Place {
                 }
             }
             Behind::Postgres(pool) => {
-                let expires = if expired { "1" } else { "r.expires" };
+                let expires = if gone { "1" } else { "r.expires" };
                 let copy = format!(
                     "INSERT INTO idem_record (epoch, attempt, lease_until, expires, purge_at, state, hold, id, token,
                      fingerprint, response)
