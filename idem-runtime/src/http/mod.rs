@@ -14,13 +14,16 @@ mod recordable;
 mod replay;
 mod settle;
 mod stream;
+#[cfg(feature = "postgres")]
+mod tx;
 
 pub use attempt::Attempt;
 pub use expand_state::{Argument, Incoming, LastArgument, Skipped, last_of, part_of, supplied_by_layer, supply, then};
 pub use extract::{Expression, Head, InLayer, InState, KeyMode, NeedsIdempotency, Optional, OtherHeader, Required};
 pub(crate) use guard::guard;
 pub use problem::{
-    InProgress, KeyInvalid, KeyMissing, KeyReused, LeaseLost, NotInstalled, OutcomeUnknown, Problem, StoreUnavailable,
+    CommitRefused, CommitUnknown, InProgress, KeyInvalid, KeyMissing, KeyReused, LeaseLost, NotInstalled, NotTransactional,
+    OutcomeUnknown, Problem, RolledBack, StoreUnavailable,
 };
 pub use provide::{HasIdempotency, Provides, Via, ViaArc, ViaFromRef, ViaLayer, ViaRef, ViaTrait};
 pub use recordable::Recordable;

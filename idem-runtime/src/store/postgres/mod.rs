@@ -5,9 +5,11 @@ mod listen;
 mod migrate;
 mod simple;
 mod statements;
+mod transaction;
+mod tx;
 
 use std::{
-    sync::{OnceLock, atomic::AtomicU64},
+    sync::{Arc, OnceLock, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -26,9 +28,12 @@ use self::{
 };
 use super::{
     Ack, Claim, Claimed, Completion, CorruptRecord, PurgeLimits, Purged, Record, RecordId, State, Store, StoreError,
-    Token, Wakeups,
+    Token, Transactional, Wakeups,
 };
 use crate::protocol::millis;
+
+pub use transaction::is_conflict;
+pub use tx::{Once, Tx};
 
 /// Keeps records in a PostgreSQL table, over a pool of the application's own.
 ///
@@ -58,6 +63,8 @@ use crate::protocol::millis;
 #[derive(Debug)]
 pub struct PostgresStore {
     caller: Caller,
+    /// The application's own, where transactions are shared with it.
+    pool: PgPool,
     table: TableName,
     simple: bool,
     statements: Statements,
@@ -70,9 +77,9 @@ impl PostgresStore {
         let table = TableName::default();
         let statements = Statements::new(&table, false);
         // Without a random start calls are still told apart within the process.
-        let calls = AtomicU64::new(getrandom::u64().unwrap_or_default());
-        let caller = Caller { pool, timeout: Duration::from_secs(5), calls };
-        Self { caller, table, simple: false, statements, listener: OnceLock::new() }
+        let calls = Arc::new(AtomicU64::new(getrandom::u64().unwrap_or_default()));
+        let caller = Caller { pool: pool.clone(), timeout: Duration::from_secs(5), calls };
+        Self { caller, pool, table, simple: false, statements, listener: OnceLock::new() }
     }
 
     /// Connects a pool of its own and creates what is missing.
@@ -345,5 +352,9 @@ impl Store for PostgresStore {
 
     fn listen(&self, wakeups: Wakeups) {
         self.start_listening(wakeups);
+    }
+
+    fn transactional(&self) -> Option<&dyn Transactional> {
+        Some(self)
     }
 }
