@@ -67,10 +67,7 @@ impl Outcome {
 
     /// Whether someone should look.
     const fn is_trouble(self) -> bool {
-        matches!(
-            self,
-            Self::Held | Self::StoreError | Self::LeaseLost | Self::CompletionLate | Self::CommitUnknown
-        )
+        matches!(self, Self::Held | Self::StoreError | Self::LeaseLost | Self::CompletionLate | Self::CommitUnknown)
     }
 }
 

@@ -58,9 +58,7 @@ impl Engine {
         let run = async move {
             let _busy = busy;
             match bounded(engine.begin(None, idle), engine.store_timeout).await {
-                Ok(Begun::Open { transaction, .. }) => {
-                    Ok(engine.run_inside(transaction, work, &cell, None).await)
-                }
+                Ok(Begun::Open { transaction, .. }) => Ok(engine.run_inside(transaction, work, &cell, None).await),
                 Ok(Begun::Refused(_)) => Err((StoreError::fault("a claim that nobody made was refused"), work)),
                 Err(error) => Err((error, work)),
             }
@@ -143,7 +141,8 @@ impl Engine {
         let Some(transaction) = transaction else { return Err(NotCommitted::Ended) };
         let (store, began) = (self.store.dyn_name(), Instant::now());
         let call: Call<Result<(), NotCommitted>> = Box::pin(async move { Ok(transaction.commit(completion).await) });
-        let result = bounded(call, self.store_timeout).await.unwrap_or_else(|late| Err(NotCommitted::Unknown(late.into())));
+        let result =
+            bounded(call, self.store_timeout).await.unwrap_or_else(|late| Err(NotCommitted::Unknown(late.into())));
         telemetry::store_time("commit", store, began.elapsed(), result.is_err());
         result
     }

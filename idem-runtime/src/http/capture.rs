@@ -167,7 +167,8 @@ async fn collect(mut body: Body, policy: &Policy) -> (Option<Copy>, Result<Body,
     if body.size_hint().lower() > copy.limit {
         return (None, Ok(body));
     }
-    let until = Instant::now() + Duration::from_millis(policy.lease_ms);
+    // The whole lease is what the server gives a transaction that is idle.
+    let until = Instant::now() + Duration::from_millis(policy.lease_ms / 2);
     let mut begun = VecDeque::new();
     loop {
         match timeout_at(until, std::future::poll_fn(|context| poll_piece(&mut body, context))).await {

@@ -22,8 +22,8 @@ pub use expand_state::{Argument, Incoming, LastArgument, Skipped, last_of, part_
 pub use extract::{Expression, Head, InLayer, InState, KeyMode, NeedsIdempotency, Optional, OtherHeader, Required};
 pub(crate) use guard::guard;
 pub use problem::{
-    CommitRefused, CommitUnknown, InProgress, KeyInvalid, KeyMissing, KeyReused, LeaseLost, NotInstalled, NotTransactional,
-    OutcomeUnknown, Problem, RolledBack, StoreUnavailable,
+    CommitRefused, CommitUnknown, InProgress, KeyInvalid, KeyMissing, KeyReused, LeaseLost, NotInstalled,
+    NotTransactional, OutcomeUnknown, Problem, RolledBack, StoreUnavailable,
 };
 pub use provide::{HasIdempotency, Provides, Via, ViaArc, ViaFromRef, ViaLayer, ViaRef, ViaTrait};
 pub use recordable::Recordable;

@@ -3,7 +3,8 @@
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use super::{
-    Ack, Claim, Claimed, Completion, PurgeLimits, Purged, Record, RecordId, Store, StoreError, Token, Transactional, Wakeups,
+    Ack, Claim, Claimed, Completion, PurgeLimits, Purged, Record, RecordId, Store, StoreError, Token, Transactional,
+    Wakeups,
 };
 
 type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;

@@ -256,16 +256,17 @@ END $$;
 -- The lock comes before anything is written, so nobody waits here for another attempt; the insert comes before the read,
 -- because under SERIALIZABLE an owner's read would conflict with every claim on the same index page. A record committed
 -- after an older snapshot is a serialization failure here, before the handler has run. `hold`, because this row is seen by
--- others only if the handler commits by itself half-way: nobody then knows what it did.
+-- others only if the handler commits by itself half-way: nobody then knows what it did. `place` is where the row is.
 CREATE OR REPLACE FUNCTION idem_record_tx_claim_v1(
   p_id bytea, p_token bytea, p_fingerprints bytea[], p_lease bigint, p_ttl bigint,
   OUT outcome text, OUT owner_epoch bigint, OUT owner_attempt bigint, OUT lease_left bigint, OUT bytes bytea,
-  OUT xact bigint
+  OUT xact bigint, OUT place bigint
 ) LANGUAGE plpgsql VOLATILE SET enable_seqscan = off AS $$
 DECLARE
   r idem_record;
   locked boolean;
   live boolean;
+  at tid;
   us bigint;
   ms bigint;
 BEGIN
@@ -282,12 +283,8 @@ BEGIN
       owner_attempt := 1;
       INSERT INTO idem_record (id, state, token, epoch, attempt, hold, fingerprint, lease_until, expires, purge_at)
       VALUES (p_id, 1, p_token, us, 1, true, p_fingerprints[1], ms, ms + p_lease + p_ttl, ms + p_lease + p_ttl)
-      ON CONFLICT (id) DO NOTHING;
-      IF FOUND THEN
-        outcome := 'owner';
-        xact := txid_current();
-        RETURN;
-      END IF;
+      ON CONFLICT (id) DO NOTHING RETURNING ctid INTO at;
+      EXIT WHEN FOUND;
     END IF;
 
     SELECT * INTO r FROM idem_record t WHERE t.id = p_id;
@@ -330,20 +327,24 @@ BEGIN
         fingerprint = p_fingerprints[1], response = NULL,
         lease_until = ms, expires = ms + p_lease + p_ttl, purge_at = ms + p_lease + p_ttl
     WHERE t.id = p_id AND t.state = r.state AND t.token = r.token AND t.epoch = r.epoch
-      AND t.lease_until = r.lease_until AND t.expires = r.expires;
-    IF FOUND THEN
-      outcome := 'owner';
-      xact := txid_current();
-      RETURN;
-    END IF;
+      AND t.lease_until = r.lease_until AND t.expires = r.expires
+    RETURNING t.ctid INTO at;
+    EXIT WHEN FOUND;
   END LOOP;
-  outcome := 'again';
+  IF at IS NULL THEN
+    outcome := 'again';
+    RETURN;
+  END IF;
+  outcome := 'owner';
+  xact := txid_current();
+  place := (at::text::point)[0]::bigint * 65536 + (at::text::point)[1]::bigint;
 END $$;
 
 -- The last statement before the COMMIT. Only within the transaction of the claim: what the handler did after ending that
--- one itself does not commit with this record.
+-- one itself does not commit with this record. The row is found by its place, because under SERIALIZABLE a look into the
+-- index would conflict with every claim on the same page; nobody else can have moved it.
 CREATE OR REPLACE FUNCTION idem_record_tx_complete_v1(
-  p_id bytea, p_token bytea, p_xact bigint, p_ttl bigint, p_response bytea, OUT ack text
+  p_id bytea, p_token bytea, p_xact bigint, p_place bigint, p_ttl bigint, p_response bytea, OUT ack text
 ) LANGUAGE plpgsql VOLATILE SET enable_seqscan = off AS $$
 DECLARE
   wake boolean;
@@ -359,7 +360,8 @@ BEGIN
   UPDATE idem_record t
   SET state = 2, hold = false, response = p_response, expires = ms + p_ttl,
       purge_at = CASE WHEN t.purge_at BETWEEN ms + p_ttl AND ms + 2 * p_ttl THEN t.purge_at ELSE ms + p_ttl END
-  WHERE t.id = p_id AND t.token = p_token AND t.state = 1
+  WHERE t.ctid = format('(%s,%s)', p_place / 65536, p_place % 65536)::tid
+    AND t.id = p_id AND t.token = p_token AND t.state = 1
   RETURNING t.waited INTO wake;
   ack := CASE WHEN FOUND THEN 'done' ELSE 'ended' END;
   IF wake THEN

@@ -92,13 +92,15 @@ impl Statements {
             // Never simple: inside a transaction a pooler keeps the server's connection, and PLAIN would change the
             // isolation that the transaction has.
             tx_claim: Statement::new(
-                "f.outcome, f.owner_epoch, f.owner_attempt, f.lease_left, f.bytes, f.xact",
+                "f.outcome, f.owner_epoch, f.owner_attempt, f.lease_left, f.bytes, f.xact, f.place",
                 &table.apply("idem_record_tx_claim_v1($2, $4::bytea, $5::bytea[], $6::bigint, $7::bigint) f"),
                 false,
             ),
             tx_complete: Statement::new(
                 "f.ack",
-                &table.apply("idem_record_tx_complete_v1($2, $4::bytea, $5::bigint, $6::bigint, $7::bytea) f"),
+                &table.apply(
+                    "idem_record_tx_complete_v1($2, $4::bytea, $5::bigint, $6::bigint, $7::bigint, $8::bytea) f",
+                ),
                 false,
             ),
             once: Statement::new(
@@ -142,7 +144,8 @@ mod tests {
                 let s = Statements::new(&TableName::parse(table).unwrap(), simple);
                 numbers.extend([s.claim, s.renew, s.complete, s.release, s.hold, s.get, s.forget].map(|s| s.number));
                 // These are the same statements either way.
-                numbers.extend([s.purge, s.tx_claim, s.tx_complete, s.once].map(|s| s.number).iter().filter(|_| simple));
+                numbers
+                    .extend([s.purge, s.tx_claim, s.tx_complete, s.once].map(|s| s.number).iter().filter(|_| simple));
             }
         }
         let all = numbers.len();

@@ -47,8 +47,8 @@ pub(super) struct Open {
     calls: Arc<AtomicU64>,
     complete: Statement,
     cached: bool,
-    /// The server's number of the transaction that the claim is in.
-    xact: i64,
+    /// The server's number of the transaction that the claim is in, and where in the table its row is.
+    claimed: [i64; 2],
 }
 
 impl PostgresStore {
@@ -60,12 +60,12 @@ impl PostgresStore {
         let cached = !self.simple;
         let (calls, complete) = (Arc::clone(&self.caller.calls), self.statements.tx_complete.clone());
         let Some(claim) = claim else {
-            let open = Open { transaction, calls, complete, cached, xact: 0 };
+            let open = Open { transaction, calls, complete, cached, claimed: [0; 2] };
             return Ok(Ok(Begun::Open { epoch: 0, attempt: 1, transaction: Box::new(open) }));
         };
         let answer = self.claim_inside(&mut transaction, claim, cached).await;
-        let (epoch, attempt, xact) = match answer {
-            Ok((Ok(Claimed::Owner { epoch, attempt }), Some(xact))) => (epoch, attempt, xact),
+        let (epoch, attempt, claimed) = match answer {
+            Ok((Ok(Claimed::Owner { epoch, attempt }), Some(claimed))) => (epoch, attempt, claimed),
             Ok((Ok(Claimed::Owner { .. }), None)) => return Err(Trouble::ForeignReply),
             Ok((answer, _)) => {
                 // Told by the caller after this: the lock is free by then.
@@ -77,7 +77,7 @@ impl PostgresStore {
                 return Err(trouble);
             }
         };
-        let open = Open { transaction, calls, complete, cached, xact };
+        let open = Open { transaction, calls, complete, cached, claimed };
         Ok(Ok(Begun::Open { epoch, attempt, transaction: Box::new(open) }))
     }
 
@@ -86,7 +86,7 @@ impl PostgresStore {
         connection: &mut PgConnection,
         claim: &Claim,
         cached: bool,
-    ) -> Result<(Result<Claimed, StoreError>, Option<i64>), Trouble> {
+    ) -> Result<(Result<Claimed, StoreError>, Option<[i64; 2]>), Trouble> {
         let mut fingerprints: Vec<&[u8]> = vec![claim.fingerprint.as_bytes()];
         fingerprints.extend(claim.older_fingerprints.iter().map(|older| older.as_bytes().as_slice()));
         let args = [
@@ -99,7 +99,7 @@ impl PostgresStore {
         match reply.get::<String>(0)?.as_deref() {
             Some("stale") => Err(Trouble::InTransaction),
             Some("again") => Err(Trouble::Contended),
-            _ => Ok((read_claimed(&reply), reply.get(5)?)),
+            _ => Ok((read_claimed(&reply), reply.get(5)?.zip(reply.get(6)?).map(<[i64; 2]>::from))),
         }
     }
 }
@@ -108,26 +108,30 @@ impl Transactional for PostgresStore {
     fn begin<'a>(&'a self, claim: Option<&'a Claim>, idle: Duration) -> Promise<'a, Result<Begun, StoreError>> {
         Box::pin(async move {
             let started = Instant::now();
-            let mut attempt = 0;
+            let (mut attempt, mut lost) = (0, false);
             loop {
                 attempt += 1;
-                let trouble = match self.try_begin(claim, idle).await {
-                    Ok(answer) => return answer,
-                    Err(trouble) => trouble,
-                };
                 // Nothing has run yet, so any of these may simply be done again.
-                let pause = match trouble.remedy() {
-                    Remedy::Report => return Err(trouble.into()),
-                    Remedy::Again => jitter(attempt),
-                    Remedy::Elsewhere => {
-                        if trouble.is_aborted() {
-                            self.heal().await;
-                        }
-                        jitter(attempt / 3)
+                let (answer, pause) = match self.try_begin(claim, idle).await {
+                    // It may be our own claim, on a connection of which the server does not know yet that it is gone.
+                    Ok(Ok(refused @ Begun::Refused(Claimed::InProgress { lease_left: None }))) if lost => {
+                        (Ok(refused), jitter(attempt))
                     }
+                    Ok(answer) => return answer,
+                    Err(trouble) => match trouble.remedy() {
+                        Remedy::Report => return Err(trouble.into()),
+                        Remedy::Again => (Err(trouble.into()), jitter(attempt)),
+                        Remedy::Elsewhere => {
+                            lost = true;
+                            if trouble.is_aborted() {
+                                self.heal().await;
+                            }
+                            (Err(trouble.into()), jitter(attempt / 3))
+                        }
+                    },
                 };
                 if attempt >= ATTEMPTS || started.elapsed() + pause > RETRY_WINDOW {
-                    return Err(trouble.into());
+                    return answer;
                 }
                 sleep(pause).await;
             }
@@ -147,16 +151,20 @@ impl PostgresStore {
 
 impl Open {
     async fn complete(&mut self, completion: &Completion) -> Result<(), NotCommitted> {
+        let [xact, place] = self.claimed;
         let args = [
             Arg::Bytes(completion.token.as_bytes()),
-            Arg::Int(self.xact),
+            Arg::Int(xact),
+            Arg::Int(place),
             Arg::Int(ms(completion.ttl)),
             Arg::Bytes(&completion.outcome),
         ];
         // A COMMIT of a failed transaction reports no error: this row, which only a sound one gives, must come first.
-        let reply =
-            ask(&self.calls, &mut self.transaction, &self.complete, &completion.id, &args, self.cached).await;
-        match reply.and_then(|reply| reply.get::<String>(0)).map_err(|trouble| NotCommitted::RolledBack(trouble.into()))? {
+        let reply = ask(&self.calls, &mut self.transaction, &self.complete, &completion.id, &args, self.cached).await;
+        match reply
+            .and_then(|reply| reply.get::<String>(0))
+            .map_err(|trouble| NotCommitted::RolledBack(trouble.into()))?
+        {
             Some(ack) if ack == "done" => Ok(()),
             Some(ack) if ack == "ended" => Err(NotCommitted::Ended),
             _ => Err(NotCommitted::RolledBack(Trouble::ForeignReply.into())),

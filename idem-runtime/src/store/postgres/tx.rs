@@ -11,7 +11,13 @@ use std::{
 
 use sqlx::{Connection as _, Postgres, Transaction, postgres::PgConnection};
 
-use super::{PostgresStore, call::{Trouble, ask}, ms, simple::Arg, transaction::Open};
+use super::{
+    PostgresStore,
+    call::{Trouble, ask},
+    ms,
+    simple::Arg,
+    transaction::Open,
+};
 use crate::{
     engine::AttemptCell,
     protocol::{Fingerprint, RecordId, Token},
@@ -49,8 +55,8 @@ use crate::{
 ///   After a statement that failed no answer is kept; a 2xx is then a 503 too: use a [savepoint](Self::begin) round what
 ///   may fail. [`is_conflict`](super::is_conflict) tells an error of these kinds.
 /// * A COMMIT whose answer is lost is a 503 `idempotency_commit_unknown`; a retry gets the answer if it was committed.
-/// * The answer's body is read before the COMMIT: what is larger than `max_response`, or takes longer than the lease,
-///   leaves a tombstone.
+/// * The answer's body is read before the COMMIT: what is larger than `max_response`, or takes longer than half
+///   the lease, leaves a tombstone.
 ///
 /// There is no lease to renew. The `lease` option is sent as `idle_in_transaction_session_timeout`: the server ends a
 /// transaction whose handler lets it lie idle for longer, so that a machine that vanished frees its keys. For a server that
@@ -119,7 +125,8 @@ impl Tx {
     #[expect(clippy::panic, reason = "documented: nothing else can be said where a reference is due")]
     fn open(&self) -> &Open {
         self.open.get_or_init(|| {
-            let lent: Option<Box<dyn Any + Send>> = self.cell.handover().borrow().map(|lent| lent as Box<dyn Any + Send>);
+            let lent: Option<Box<dyn Any + Send>> =
+                self.cell.handover().borrow().map(|lent| lent as Box<dyn Any + Send>);
             lent.and_then(|lent| lent.downcast().ok())
                 .unwrap_or_else(|| panic!("`Tx` is used outside a handler annotated with #[idempotent]"))
         })
