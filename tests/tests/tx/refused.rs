@@ -34,8 +34,31 @@ async fn held(_: Transaction) -> &'static str {
     "ran"
 }
 
+/// A type of the application's own by that name is none of the attribute's business.
+mod own {
+    pub(super) struct Tx;
+
+    impl<S: Sync> axum::extract::FromRequestParts<S> for Tx {
+        type Rejection = std::convert::Infallible;
+
+        async fn from_request_parts(_: &mut http::request::Parts, _: &S) -> Result<Self, Self::Rejection> {
+            Ok(Self)
+        }
+    }
+}
+
+#[idempotent(ttl = "24h", unknown = hold)]
+async fn another(_: own::Tx, _: own::Tx) -> &'static str {
+    "ran"
+}
+
 fn router(idempotency: Idempotency) -> Router {
-    Router::new().route("/one", post(one)).route("/two", post(two)).route("/held", post(held)).with_state(idempotency)
+    Router::new()
+        .route("/one", post(one))
+        .route("/two", post(two))
+        .route("/held", post(held))
+        .route("/another", post(another))
+        .with_state(idempotency)
 }
 
 async fn check(server: &Server, seen: &Seen, path: &str, says: &str) {
@@ -52,6 +75,7 @@ async fn a_store_without_transactions_says_so() {
     let seen = Seen::start();
     let service = Server::start(router(Idempotency::new(FaultStore::new(MemoryStore::new())))).await;
     check(&service, &seen, "/one", "the `memory` store has no transactions to share: use `PostgresStore`").await;
+    assert_eq!(Answer::to(service.post("/another", "k")).await.text(), "ran");
 }
 
 #[tokio::test]
