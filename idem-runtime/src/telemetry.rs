@@ -125,9 +125,10 @@ pub(crate) fn store_failed(verb: &'static str, record: &RecordId, error: &dyn st
 /// Reports why a handler's transaction did not commit; a person should hear of it where retrying won't help.
 pub(crate) fn not_committed(record: Option<&RecordId>, error: &NotCommitted) {
     let record = record.map(tracing::field::display);
-    match error {
-        NotCommitted::RolledBack(_) => tracing::warn!(target: "idem", record, "{}", Chain(error)),
-        _ => tracing::error!(target: "idem", record, "{}", Chain(error)),
+    if matches!(error, NotCommitted::RolledBack(_)) {
+        tracing::warn!(target: "idem", record, "{}", Chain(error));
+    } else {
+        tracing::error!(target: "idem", record, "{}", Chain(error));
     }
 }
 

@@ -43,7 +43,6 @@ impl fmt::Debug for Handover {
 
 impl Handover {
     /// A parameter asks for the transaction.
-    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "the one store with transactions is off"))]
     pub(crate) fn ask(&self) {
         self.asked.fetch_add(1, Ordering::Relaxed);
     }
@@ -59,7 +58,6 @@ impl Handover {
     }
 
     /// Lends it to the handler; `None` where there is none to lend.
-    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "the one store with transactions is off"))]
     pub(crate) fn borrow(&self) -> Option<Box<dyn OpenTransaction>> {
         let mut place = self.place();
         match mem::replace(&mut *place, Place::Lent) {
@@ -72,7 +70,6 @@ impl Handover {
     }
 
     /// Takes it back from the handler. After the run's end it is dropped, and so rolled back.
-    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "the one store with transactions is off"))]
     pub(crate) fn give_back(&self, transaction: Box<dyn OpenTransaction>) {
         let mut place = self.place();
         if matches!(*place, Place::Lent) {
@@ -89,7 +86,6 @@ impl Handover {
     }
 
     /// Adds what is to run after the commit.
-    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "the one store with transactions is off"))]
     pub(crate) fn after_commit(&self, hook: Hook) {
         self.hooks.lock().unwrap_or_else(PoisonError::into_inner).push(hook);
     }

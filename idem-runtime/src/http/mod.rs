@@ -8,19 +8,19 @@ mod extract;
 mod guard;
 mod headers;
 mod key;
+mod loan;
 mod problem;
 mod provide;
 mod recordable;
 mod replay;
 mod settle;
 mod stream;
-#[cfg(feature = "postgres")]
-mod tx;
 
 pub use attempt::Attempt;
 pub use expand_state::{Argument, Incoming, LastArgument, Skipped, last_of, part_of, supplied_by_layer, supply, then};
 pub use extract::{Expression, Head, InLayer, InState, KeyMode, NeedsIdempotency, Optional, OtherHeader, Required};
 pub(crate) use guard::guard;
+pub use loan::Loan;
 pub use problem::{
     CommitRefused, CommitUnknown, InProgress, KeyInvalid, KeyMissing, KeyReused, LeaseLost, NotInstalled,
     NotTransactional, OutcomeUnknown, Problem, RolledBack, StoreUnavailable,

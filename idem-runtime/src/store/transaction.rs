@@ -7,7 +7,9 @@ use super::{Claim, Claimed, Completion, StoreError};
 /// What the methods of [`Transactional`] and [`OpenTransaction`] return.
 pub type Promise<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A store that can write its records in the handler's own transaction; see [`Store::transactional`](super::Store::transactional).
+/// A store that can write its records in the handler's own transaction; see
+/// [`Store::transactional`](super::Store::transactional). Handlers ask for it by a parameter that is made of a
+/// [`Loan`](crate::http::Loan).
 ///
 /// A future that was polled once is never dropped half-way, nor is one of [`OpenTransaction`]'s.
 pub trait Transactional: Any + Send + Sync {

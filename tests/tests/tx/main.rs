@@ -20,6 +20,7 @@ mod failpoints;
 mod hangups;
 mod inbox;
 mod killed;
+mod other;
 mod pooled;
 mod refused;
 #[path = "../failure/seen.rs"]

@@ -115,8 +115,8 @@ impl Trouble {
     pub(super) fn remedy(&self) -> Remedy {
         match self {
             Self::Server { code, .. } => match code.as_str() {
-                // Serialization failure, deadlock, lock timeout: races, which are not faults.
-                "40001" | "40P01" | "55P03" => Remedy::Again,
+                // Serialization failure, deadlock, lock timeout, a key that is there after all: races, which are not faults.
+                "40001" | "40P01" | "55P03" | "23505" => Remedy::Again,
                 // Inside somebody's transaction, sound or aborted; shut down, crashed, starting.
                 "25001" | "25P02" | "57P01" | "57P02" | "57P03" => Remedy::Elsewhere,
                 _ => Remedy::Report,

@@ -1,4 +1,5 @@
-//! Records in PostgreSQL: one autocommit statement per verb, and a replay is a plain read.
+//! Records in PostgreSQL: one autocommit statement per verb, and a replay is a plain read. A handler that takes a [`Tx`] has
+//! its record in its own transaction instead.
 
 mod call;
 mod listen;
@@ -59,7 +60,11 @@ pub use tx::{Once, Tx};
 /// [`simple_protocol(true)`](Self::simple_protocol). Without it calls through such a pooler fail; a reply that belongs to
 /// another statement is noticed and never served. PgBouncer also needs
 /// `ignore_startup_parameters = extra_float_digits`. Through any pooler of transactions a waiting duplicate polls, because
-/// `LISTEN` hears nothing there.
+/// `LISTEN` hears nothing there; with `simple_protocol(true)` it isn't tried.
+///
+/// A [`Tx`] works through one too, since a pooler keeps the server's connection for a transaction. Where
+/// `simple_protocol(true)` is needed the handler's own queries need `.persistent(false)`, and the claim and the completion
+/// take two round trips each.
 #[derive(Debug)]
 pub struct PostgresStore {
     caller: Caller,

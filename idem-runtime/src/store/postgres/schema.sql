@@ -274,6 +274,20 @@ BEGIN
     outcome := 'stale';  -- an earlier user of this connection left a transaction open and wrote in it
     RETURN;
   END IF;
+  -- The common case in one statement, since each expression of a function is made ready again in every transaction.
+  INSERT INTO idem_record AS t
+    (id, state, token, epoch, attempt, hold, fingerprint, lease_until, expires, purge_at)
+  SELECT p_id, 1, p_token, c.us, 1, true, p_fingerprints[1],
+         c.us / 1000, c.us / 1000 + p_lease + p_ttl, c.us / 1000 + p_lease + p_ttl
+  FROM (SELECT floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS us) c
+  WHERE pg_try_advisory_xact_lock(('x' || encode(substr(p_id, 1, 8), 'hex'))::bit(64)::bigint)
+  ON CONFLICT (id) DO NOTHING
+  RETURNING 'owner', t.epoch, 1, txid_current(), (t.ctid::text::point)[0]::bigint * 65536 + (t.ctid::text::point)[1]::bigint
+  INTO outcome, owner_epoch, owner_attempt, xact, place;
+  IF FOUND THEN
+    RETURN;
+  END IF;
+
   locked := pg_try_advisory_xact_lock(('x' || encode(substr(p_id, 1, 8), 'hex'))::bit(64)::bigint);
   FOR i IN 1..8 LOOP
     us := floor(extract(epoch FROM clock_timestamp()) * 1000000);
@@ -345,15 +359,11 @@ END $$;
 -- index would conflict with every claim on the same page; nobody else can have moved it.
 CREATE OR REPLACE FUNCTION idem_record_tx_complete_v1(
   p_id bytea, p_token bytea, p_xact bigint, p_place bigint, p_ttl bigint, p_response bytea, OUT ack text
-) LANGUAGE plpgsql VOLATILE SET enable_seqscan = off AS $$
+) LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   wake boolean;
   ms bigint := floor(extract(epoch FROM clock_timestamp()) * 1000);
 BEGIN
-  IF txid_current_if_assigned() IS DISTINCT FROM p_xact THEN
-    ack := 'ended';
-    RETURN;
-  END IF;
   IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
     PERFORM set_config('synchronous_commit', 'on', true);
   END IF;
@@ -361,7 +371,7 @@ BEGIN
   SET state = 2, hold = false, response = p_response, expires = ms + p_ttl,
       purge_at = CASE WHEN t.purge_at BETWEEN ms + p_ttl AND ms + 2 * p_ttl THEN t.purge_at ELSE ms + p_ttl END
   WHERE t.ctid = format('(%s,%s)', p_place / 65536, p_place % 65536)::tid
-    AND t.id = p_id AND t.token = p_token AND t.state = 1
+    AND t.id = p_id AND t.token = p_token AND t.state = 1 AND txid_current_if_assigned() = p_xact
   RETURNING t.waited INTO wake;
   ack := CASE WHEN FOUND THEN 'done' ELSE 'ended' END;
   IF wake THEN

@@ -5,7 +5,7 @@ use std::{
     fmt,
     future::Future,
     ops::{Deref, DerefMut},
-    sync::{Arc, OnceLock},
+    sync::OnceLock,
     time::Duration,
 };
 
@@ -19,9 +19,9 @@ use super::{
     transaction::Open,
 };
 use crate::{
-    engine::AttemptCell,
+    http::Loan,
     protocol::{Fingerprint, RecordId, Token},
-    store::{OpenTransaction, StoreError},
+    store::StoreError,
 };
 
 /// The transaction that the handler's record commits in: having it as a parameter makes a handler's effects in this
@@ -73,17 +73,17 @@ use crate::{
 ///
 /// # Panics
 ///
-/// Using it panics in a handler that is not annotated with `#[idempotent]`: nothing begins a transaction there.
+/// Using it panics in a handler that is not annotated with `#[idempotent]`, and after its handler's run: there is no
+/// transaction.
 pub struct Tx {
-    cell: Arc<AttemptCell>,
+    loan: Loan,
     /// Taken at the first use, which is when the transaction has begun.
     open: OnceLock<Box<Open>>,
 }
 
 impl Tx {
-    pub(crate) fn new(cell: Arc<AttemptCell>) -> Self {
-        cell.handover().ask();
-        Self { cell, open: OnceLock::new() }
+    pub(crate) fn new(loan: Loan) -> Self {
+        Self { loan, open: OnceLock::new() }
     }
 
     /// Begins a savepoint: what is done in it can be undone, and may fail, by itself.
@@ -119,16 +119,15 @@ impl Tx {
     ///
     /// [`Idempotency::drain`](crate::Idempotency::drain) waits for the effect.
     pub fn after_commit(&self, effect: impl Future<Output = ()> + Send + 'static) {
-        self.cell.handover().after_commit(Box::pin(effect));
+        self.loan.after_commit(effect);
     }
 
     #[expect(clippy::panic, reason = "documented: nothing else can be said where a reference is due")]
     fn open(&self) -> &Open {
         self.open.get_or_init(|| {
-            let lent: Option<Box<dyn Any + Send>> =
-                self.cell.handover().borrow().map(|lent| lent as Box<dyn Any + Send>);
+            let lent: Option<Box<dyn Any + Send>> = self.loan.take().map(|lent| lent as Box<dyn Any + Send>);
             lent.and_then(|lent| lent.downcast().ok())
-                .unwrap_or_else(|| panic!("`Tx` is used outside a handler annotated with #[idempotent]"))
+                .unwrap_or_else(|| panic!("`Tx` is used outside the run of a handler annotated with #[idempotent]"))
         })
     }
 }
@@ -147,7 +146,7 @@ impl DerefMut for Tx {
         self.open();
         match self.open.get_mut() {
             Some(open) => &mut open.transaction,
-            None => panic!("`Tx` is used outside a handler annotated with #[idempotent]"),
+            None => panic!("`Tx` is used outside the run of a handler annotated with #[idempotent]"),
         }
     }
 }
@@ -161,7 +160,7 @@ impl AsMut<PgConnection> for Tx {
 impl Drop for Tx {
     fn drop(&mut self) {
         if let Some(open) = self.open.take() {
-            self.cell.handover().give_back(open as Box<dyn OpenTransaction>);
+            self.loan.give_back(open);
         }
     }
 }
