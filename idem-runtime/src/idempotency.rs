@@ -8,6 +8,8 @@ use http::{
 };
 use tokio::task::JoinHandle;
 
+#[cfg(feature = "postgres")]
+use crate::store::{PostgresStore, postgres::Once};
 use crate::{
     KeyPart,
     connect::{ConnectError, connect},
@@ -163,6 +165,61 @@ impl Idempotency {
         if let Some(cache) = self.engine().cache() {
             cache.clear();
         }
+    }
+
+    /// Whether `connection`'s open transaction is the first to do `operation` for `key`: the inbox of a consumer that may
+    /// get a message more than once. The record commits with the transaction, or is undone with it; a committed one is
+    /// kept for `ttl`.
+    ///
+    /// One round trip. It never waits for another transaction: what runs elsewhere is [`Once::Busy`]. Outside a transaction
+    /// the record commits by itself, before the effect. A conflict with another transaction is an error, after which the
+    /// caller's transaction can only be rolled back. Any store but PostgreSQL is an error too.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// use idem_runtime::{Idempotency, store::postgres::Once};
+    ///
+    /// # struct Message { id: String, cents: i64 }
+    /// # async fn requeue(_: Message) {}
+    /// async fn consume(
+    ///     idempotency: &Idempotency,
+    ///     pool: &sqlx::PgPool,
+    ///     message: Message,
+    /// ) -> Result<(), Box<dyn std::error::Error>> {
+    ///     let mut tx = pool.begin().await?;
+    ///     let week = Duration::from_hours(7 * 24);
+    ///     match idempotency.once_in(&mut tx, "payments.received", &message.id, week).await? {
+    ///         Once::First => {
+    ///             sqlx::query("INSERT INTO payments (cents) VALUES ($1)").bind(message.cents).execute(&mut *tx).await?;
+    ///             tx.commit().await?;
+    ///         }
+    ///         Once::Repeated => tx.rollback().await?,
+    ///         Once::Busy => {
+    ///             tx.rollback().await?;
+    ///             requeue(message).await;
+    ///         }
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    #[cfg(feature = "postgres")]
+    pub async fn once_in(
+        &self,
+        connection: &mut sqlx::PgConnection,
+        operation: &str,
+        key: &(impl KeyPart + ?Sized),
+        ttl: Duration,
+    ) -> Result<Once, StoreError> {
+        let store: Option<&dyn std::any::Any> = self.store().dyn_transactional().map(|store| store as _);
+        let Some(store) = store.and_then(|store| store.downcast_ref::<PostgresStore>()) else {
+            return Err(StoreError::fault("`once_in` needs an `Idempotency` over a `PostgresStore`"));
+        };
+        let mut bytes = Vec::new();
+        if !key.append(&mut bytes) || bytes.is_empty() {
+            return Err(StoreError::fault("the key is empty"));
+        }
+        let id = RecordId::derive(self.namespace(), operation, None, &bytes);
+        store.once_in(connection, &id, &crate::engine::token()?, ttl).await
     }
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {

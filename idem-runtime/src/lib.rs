@@ -27,7 +27,8 @@
 //! # Guarantees
 //!
 //! While its record is in the store, a key has one owner at a time; a recorded outcome never changes; nobody gets another
-//! caller's answer. The README's "What it promises" says under which assumptions, and what no library can promise.
+//! caller's answer. [Which guarantee do I have?](guarantees) compares `retry`, `hold` and a transaction that is shared with the
+//! record; the README's "What it promises" says under which assumptions, and what no library can promise.
 
 extern crate self as idem_runtime;
 
@@ -35,6 +36,8 @@ extern crate self as idem_runtime;
 use std::sync;
 
 pub mod fingerprint;
+#[doc = include_str!("guarantees.md")]
+pub mod guarantees {}
 pub mod http;
 pub mod policy;
 pub mod protocol;

@@ -3,6 +3,7 @@
 use std::{
     fmt,
     future::Future,
+    marker::PhantomData,
     pin::Pin,
     task::{Context, Poll},
 };
@@ -80,6 +81,25 @@ fn value<T: KeyPart + ?Sized>(part: &T) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     part.append(&mut bytes).then_some(bytes)
 }
+
+/// Whether a parameter's type is a handler's transaction: [`COUNT`](Self::COUNT) is 1 for that, and else
+/// [`NotATransaction`]'s.
+#[derive(Debug)]
+pub struct Transactions<T>(PhantomData<fn() -> T>);
+
+#[cfg(feature = "postgres")]
+impl Transactions<crate::store::postgres::Tx> {
+    /// It is one.
+    pub const COUNT: usize = 1;
+}
+
+/// Every other type.
+pub trait NotATransaction {
+    /// It is none.
+    const COUNT: usize = 0;
+}
+
+impl<T> NotATransaction for Transactions<T> {}
 
 /// Says that an expression came to its end.
 #[derive(Debug)]

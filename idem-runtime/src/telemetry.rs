@@ -4,7 +4,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use crate::protocol::RecordId;
+use crate::{protocol::RecordId, store::NotCommitted};
 
 /// How a request ended, as far as idempotency goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,10 @@ pub(crate) enum Outcome {
     LeaseLost,
     /// The handler ran; storing its answer goes on in the background.
     CompletionLate,
+    /// The handler's transaction did not commit: a conflict, a broken connection, a statement that failed.
+    RolledBack,
+    /// The handler's transaction may have committed: the answer to the commit is lost.
+    CommitUnknown,
 }
 
 impl Outcome {
@@ -56,12 +60,14 @@ impl Outcome {
             Self::Unprotected => "unprotected",
             Self::LeaseLost => "lease_lost",
             Self::CompletionLate => "completion_late",
+            Self::RolledBack => "rolled_back",
+            Self::CommitUnknown => "commit_unknown",
         }
     }
 
     /// Whether someone should look.
     const fn is_trouble(self) -> bool {
-        matches!(self, Self::Held | Self::StoreError | Self::LeaseLost | Self::CompletionLate)
+        matches!(self, Self::Held | Self::StoreError | Self::LeaseLost | Self::CompletionLate | Self::CommitUnknown)
     }
 }
 
@@ -114,6 +120,16 @@ pub(crate) fn run_ended() {
 /// Reports a failure of the store that a person should hear of, with its causes.
 pub(crate) fn store_failed(verb: &'static str, record: &RecordId, error: &dyn std::error::Error) {
     tracing::error!(target: "idem", verb, %record, error = %Chain(error), "the idempotency store failed");
+}
+
+/// Reports why a handler's transaction did not commit; a person should hear of it where retrying won't help.
+pub(crate) fn not_committed(record: Option<&RecordId>, error: &NotCommitted) {
+    let record = record.map(tracing::field::display);
+    if matches!(error, NotCommitted::RolledBack(_)) {
+        tracing::warn!(target: "idem", record, "{}", Chain(error));
+    } else {
+        tracing::error!(target: "idem", record, "{}", Chain(error));
+    }
 }
 
 /// An error with its causes, on one line.

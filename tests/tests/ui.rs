@@ -9,4 +9,7 @@ fn ui() {
     for kind in ["arguments", "expressions", "item", "recovery", "signature", "state", "types"] {
         cases.compile_fail(format!("ui/{kind}/*.rs"));
     }
+    if cfg!(feature = "postgres") {
+        cases.compile_fail("ui/postgres/*.rs");
+    }
 }

@@ -8,6 +8,7 @@ mod outlive;
 mod policy;
 mod slots;
 mod spans;
+mod transactions;
 
 use proc_macro2::{Group, Ident, Literal, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -44,8 +45,8 @@ pub(crate) fn expand(arguments: &Arguments, handler: &Handler) -> TokenStream {
     let printer = Printer::new(arguments, handler);
     let inner = printer.inner();
     let (nested, beside) = if printer.place.is_nested() { (inner, None) } else { (TokenStream::new(), Some(inner)) };
-    let body = printer.body();
-    let wrapper = printer.wrapper(quote!(#nested #body));
+    let (checks, body) = (printer.transactions(), printer.body());
+    let wrapper = printer.wrapper(quote!(#nested #checks #body));
     quote!(#wrapper #beside)
 }
 

@@ -7,6 +7,7 @@ use std::sync::{
 
 use tokio::sync::Notify;
 
+use super::Handover;
 use crate::protocol::Token;
 
 /// Shared between a run and its handler; filled when the run starts.
@@ -15,6 +16,7 @@ pub(crate) struct AttemptCell {
     started: OnceLock<Started>,
     lost: AtomicBool,
     lost_notify: Notify,
+    handover: Handover,
 }
 
 /// The names of a running attempt.
@@ -33,6 +35,11 @@ impl AttemptCell {
 
     pub(crate) fn started(&self) -> Option<Started> {
         self.started.get().copied()
+    }
+
+    /// The transaction that the run shares with its record, where a parameter asks for one.
+    pub(crate) fn handover(&self) -> &Handover {
+        &self.handover
     }
 
     pub(crate) fn lose(&self) {

@@ -2,12 +2,16 @@
 
 use std::{
     future::{Ready, ready},
+    panic::resume_unwind,
     sync::Arc,
     time::Duration,
 };
 
 use bytes::Bytes;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep, timeout_at},
+};
 use tracing::Instrument as _;
 
 use super::{
@@ -29,7 +33,7 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(
 const LOOK: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(250)];
 
 /// What one claim of a job led to.
-enum Step<W: Work> {
+pub(super) enum Step<W: Work> {
     Ran(Ran<W::Reply>),
     Refused(Claimed, Box<Job<W>>),
     Failed(StoreError, Box<Job<W>>),
@@ -56,10 +60,8 @@ impl Engine {
                 return Verdict::Mismatch { stored: Bytes::copy_from_slice(fingerprint.as_bytes()) };
             }
             let (claimed, back) = match self.step(job).await {
-                Step::Ran(Ran::Reply(reply)) => return Verdict::Ran(reply),
-                Step::Ran(Ran::Panicked(payload)) => return Verdict::Panicked(payload),
-                Step::Ran(Ran::LeaseLost) => return Verdict::LeaseLost,
                 Step::Ran(Ran::Before(outcome)) => return Verdict::Replay { outcome, waited: waiter.is_some() },
+                Step::Ran(ran) => return ran.into(),
                 Step::Refused(claimed, job) => (claimed, job),
                 Step::Failed(error, job) => {
                     telemetry::store_failed("claim", &job.claim.id, &error);
@@ -106,6 +108,9 @@ impl Engine {
 
     /// Claims, and runs as the owner. From the first wait on, all of it is in a task that the caller can't cancel.
     async fn step<W: Work>(self: &Arc<Self>, job: Box<Job<W>>) -> Step<W> {
+        if job.attempt.handover().asked() > 0 {
+            return self.transact(job).await;
+        }
         let engine = Arc::clone(self);
         let span = tracing::Span::current();
         let sent = clock::now();
@@ -134,12 +139,7 @@ impl Engine {
                 tokio::spawn(run.instrument(span))
             }
         };
-        match task.await {
-            Ok(step) => step,
-            Err(failed) if failed.is_panic() => Step::Ran(Ran::Panicked(failed.into_panic())),
-            // The runtime is shutting down, and this caller with it.
-            Err(_) => std::future::pending().await,
-        }
+        joined(task).await
     }
 
     /// Claims, beginning with `call`, until the store answers or its time is over; also says when the answered call was
@@ -194,12 +194,34 @@ impl Engine {
         });
     }
 
-    fn claim_once(&self, claim: &Claim) -> Call<Claimed> {
+    pub(super) fn claim_once(&self, claim: &Claim) -> Call<Claimed> {
         let (store, claim, began) = (Arc::clone(&self.store), claim.clone(), std::time::Instant::now());
         Box::pin(async move {
             let result = store.dyn_claim(&claim).await;
             telemetry::store_time("claim", store.dyn_name(), began.elapsed(), result.is_err());
             result
         })
+    }
+}
+
+/// What a task came to.
+pub(super) async fn joined<T>(task: JoinHandle<T>) -> T {
+    match task.await {
+        Ok(output) => output,
+        Err(failed) if failed.is_panic() => resume_unwind(failed.into_panic()),
+        // The runtime is shutting down, and this caller with it.
+        Err(_) => std::future::pending().await,
+    }
+}
+
+impl<W: Work> From<Ran<W::Reply>> for Verdict<W> {
+    fn from(ran: Ran<W::Reply>) -> Self {
+        match ran {
+            Ran::Reply(reply) => Self::Ran(reply),
+            Ran::Panicked(payload) => Self::Panicked(payload),
+            Ran::LeaseLost => Self::LeaseLost,
+            Ran::NotCommitted(error) => Self::NotCommitted(error),
+            Ran::Before(outcome) => Self::Replay { outcome, waited: false },
+        }
     }
 }

@@ -7,10 +7,12 @@ mod cache;
 mod calls;
 mod claim;
 mod clock;
+mod handover;
 mod pending;
 mod run;
 mod running;
 mod settle;
+mod transact;
 mod waiters;
 
 use std::{
@@ -30,12 +32,13 @@ use tokio::sync::Semaphore;
 
 use crate::{
     protocol::{Claim, Fingerprint, RecordId},
-    store::{DynStore, PurgeLimits, Purged, StoreError, Wakeups},
+    store::{DynStore, NotCommitted, PurgeLimits, Purged, StoreError, Wakeups},
 };
 
 pub(crate) use attempt::AttemptCell;
 pub(crate) use cache::LocalCache;
 pub(crate) use clock::token;
+pub(crate) use handover::Handover;
 use pending::Pending;
 pub(crate) use running::Running;
 pub(crate) use waiters::Waiters;
@@ -84,6 +87,9 @@ pub(crate) trait Work: Send + 'static {
 
     /// Runs it, once.
     fn run(self) -> impl Future<Output = Answer<Self::Reply>> + Send;
+
+    /// Runs it, once, in a transaction that is lent by its [`AttemptCell`].
+    fn transact(self) -> impl Future<Output = Written<Self::Reply>> + Send;
 }
 
 /// What the work came to: a reply for its caller, and what becomes of the record.
@@ -117,6 +123,26 @@ pub(crate) struct Settled {
     pub(crate) rest: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
+/// What the work in a transaction came to.
+pub(crate) struct Written<T> {
+    pub(crate) reply: T,
+    pub(crate) close: Close,
+    /// The reply says that the work failed: where a statement in the transaction did, its caller is told to retry.
+    pub(crate) failed: bool,
+}
+
+/// What becomes of a transaction and its record.
+pub(crate) enum Close {
+    /// Everything is committed, with this outcome.
+    Commit(Bytes),
+    /// Everything is undone; then the outcome is stored.
+    Record(Bytes),
+    /// Everything is undone; then the outcome is marked unknown.
+    Hold,
+    /// Everything is undone.
+    Forget,
+}
+
 /// What became of a job.
 pub(crate) enum Verdict<W: Work> {
     /// It ran, and this is its reply.
@@ -133,6 +159,8 @@ pub(crate) enum Verdict<W: Work> {
     Unknown,
     /// The key belongs to another request, with this fingerprint.
     Mismatch { stored: Bytes },
+    /// It ran in a transaction, which did not commit or may not have.
+    NotCommitted(NotCommitted),
     /// The store failed at the claim; the work comes back unrun.
     Unavailable(StoreError, W),
 }

@@ -17,7 +17,7 @@ use tracing::Instrument as _;
 use super::{Answer, Engine, Job, Settle, Settled, Work, attempt::Started, calls::End, clock, running::RunGuard};
 use crate::{
     protocol::{Ack, Claim, Fence, Reading},
-    store::Completion,
+    store::{Completion, NotCommitted},
     telemetry::{self, Outcome},
 };
 
@@ -26,6 +26,8 @@ pub(super) enum Ran<T> {
     Reply(T),
     Panicked(Box<dyn Any + Send>),
     LeaseLost,
+    /// It ran in a transaction, which did not commit or may not have.
+    NotCommitted(NotCommitted),
     /// It had run before, and the store had not heard of it yet.
     Before(Bytes),
 }

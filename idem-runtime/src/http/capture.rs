@@ -14,16 +14,20 @@ use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use http::{HeaderMap, response::Parts};
 use http_body::{Body as _, Frame, SizeHint};
-use tokio::{sync::mpsc, time::Instant};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout_at},
+};
 
 use super::{
     headers::stored,
-    settle::{Settle, decide},
+    problem::{Problem, RolledBack},
+    settle::{Settle, commits, decide},
     stream,
 };
 use crate::{
     Idempotency,
-    engine::{self, Answer},
+    engine::{self, Answer, Close, Written},
     policy::Policy,
     record,
 };
@@ -124,6 +128,62 @@ pub(super) async fn answer(response: Response, policy: &Policy, idempotency: &Id
         }
     };
     pass(head, body, settle)
+}
+
+/// Decides what becomes of the transaction that the handler wrote in, with the record that commits in it.
+///
+/// The whole body comes first, as far as it is to be kept: nobody must hear of what may still be rolled back.
+pub(super) async fn written(response: Response, policy: &Policy, idempotency: &Idempotency) -> Written<Response> {
+    let (head, body) = response.into_parts();
+    let failed = head.status.is_server_error();
+    let choice = head.extensions.get::<Settle>().copied();
+    let commit = commits(head.status, choice);
+    let settle = choice.unwrap_or_else(|| decide(head.status, policy.record, policy.unknown));
+    if !commit && settle != Settle::Keep {
+        let close = if settle == Settle::Hold { Close::Hold } else { Close::Forget };
+        return Written { reply: Response::from_parts(head, body), close, failed };
+    }
+    let kept = Kept { head: &head, idempotency };
+    let (outcome, body) = match collect(body, policy).await {
+        (Some(copy), body) => (kept.whole(&copy), body),
+        (None, Ok(body)) => (kept.tombstone(), Ok(body)),
+        (None, Err(error)) => (Bytes::new(), Err(error)),
+    };
+    let close = if commit { Close::Commit(outcome) } else { Close::Record(outcome) };
+    match body {
+        Ok(body) => Written { reply: Response::from_parts(head, body), close, failed },
+        // Nothing has been sent: the handler has failed, and a retry runs it again.
+        Err(error) => {
+            tracing::warn!(target: "idem", %error, "the answer's body failed before the commit");
+            let reply = Problem::from(RolledBack {}).respond(idempotency.problem_base());
+            Written { reply, close: Close::Forget, failed: true }
+        }
+    }
+}
+
+/// Reads a body to its end. Where it is too large or too slow there is no copy, and the body goes on where it was.
+async fn collect(mut body: Body, policy: &Policy) -> (Option<Copy>, Result<Body, axum::Error>) {
+    let mut copy = Copy { pieces: Vec::new(), trailers: None, size: 0, limit: policy.max_response };
+    if body.size_hint().lower() > copy.limit {
+        return (None, Ok(body));
+    }
+    // The whole lease is what the server gives a transaction that is idle.
+    let until = Instant::now() + Duration::from_millis(policy.lease_ms / 2);
+    let mut begun = VecDeque::new();
+    loop {
+        match timeout_at(until, std::future::poll_fn(|context| poll_piece(&mut body, context))).await {
+            Ok(None) => return (Some(copy), Ok(whole_body(begun))),
+            Ok(Some(Ok(frame))) => {
+                let fits = copy.take(&frame);
+                begun.push_back(Ok(frame));
+                if !fits {
+                    return (None, Ok(Body::new(Rejoined { begun, rest: Some(body) })));
+                }
+            }
+            Ok(Some(Err(error))) => return (None, Err(error)),
+            Err(_) => return (None, Ok(Body::new(Rejoined { begun, rest: Some(body) }))),
+        }
+    }
 }
 
 /// Polls a body for its next piece. One that panics has failed like any other: the answer's head stands.

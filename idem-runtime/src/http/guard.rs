@@ -8,18 +8,18 @@ use super::{
     capture,
     extract::{Head, KeySource, Value, label, operation_name, read_key, refuse},
     problem::{
-        InProgress, KeyInvalid, KeyMissing, KeyReused, LeaseLost, NotInstalled, OutcomeUnknown, Problem,
-        StoreUnavailable,
+        CommitRefused, CommitUnknown, InProgress, KeyInvalid, KeyMissing, KeyReused, LeaseLost, NoTransaction,
+        NotInstalled, NotTransactional, OutcomeUnknown, Problem, RolledBack, StoreUnavailable,
     },
     replay,
 };
 use crate::{
     Idempotency,
-    engine::{self, Answer, Job, Verdict, Work},
+    engine::{self, Answer, Job, Verdict, Work, Written},
     fingerprint::{Fingerprint, Parts},
     policy::{Outage, Policy, Unknown},
     protocol::{Claim, RecordId},
-    store::StoreError,
+    store::{NotCommitted, StoreError},
     telemetry::{self, Outcome},
 };
 
@@ -37,6 +37,11 @@ impl<F: Future<Output = Response> + Send + 'static> Work for Handler<F> {
         let response = self.future.await;
         capture::answer(response, &self.policy, &self.idempotency).await
     }
+
+    async fn transact(self) -> Written<Response> {
+        let response = self.future.await;
+        capture::written(response, &self.policy, &self.idempotency).await
+    }
 }
 
 /// Guards one call of a handler.
@@ -49,8 +54,15 @@ where
         tracing::error!(target: "idem", "{problem}");
         return Problem::from(problem).respond(Idempotency::PROBLEM_BASE);
     };
+    let transactions = head.attempt.handover().asked();
+    if transactions > 0
+        && let Some(why) = no_transaction(&policy, transactions, &idempotency)
+    {
+        return not_transactional(&policy, why, &idempotency);
+    }
+    let work = Handler { future: handler, policy, idempotency: idempotency.clone() };
     if matches!(head.key, KeySource::Ignored) {
-        return handler.await;
+        return unrecorded(work, &head).await;
     }
     let (scope, given) = (head.scope.take(), head.given.take());
     let operation = match policy.operation {
@@ -62,7 +74,7 @@ where
         Ok(Some(key)) => key,
         Ok(None) => {
             telemetry::outcome(Outcome::Unprotected, &label, None);
-            return handler.await;
+            return unrecorded(work, &head).await;
         }
         Err(problem) => return refuse(problem, Some(&idempotency), &label),
     };
@@ -86,7 +98,6 @@ where
         waiting: false,
     };
     let (id, fingerprint, lease) = (claim.id, claim.fingerprint, claim.lease);
-    let work = Handler { future: handler, policy, idempotency: idempotency.clone() };
     let wait = Duration::from_millis(policy.wait_ms);
     let job = Box::new(Job { claim, operation: Arc::clone(&label), wait, attempt: head.attempt, work });
     let problem: Problem = match idempotency.engine().guard(job).await {
@@ -110,13 +121,68 @@ where
         }
         Verdict::Unknown => OutcomeUnknown {}.into(),
         Verdict::LeaseLost => LeaseLost { lease }.into(),
-        Verdict::Unavailable(StoreError::Fault(_), work) if policy.outage == Outage::Run => {
+        Verdict::NotCommitted(error) => return not_committed(&error, &policy, &idempotency),
+        // Without the store there is no transaction to run in either.
+        Verdict::Unavailable(StoreError::Fault(_), work) if policy.outage == Outage::Run && transactions == 0 => {
             telemetry::outcome(Outcome::Unprotected, &label, Some(&id));
             return work.future.await;
         }
         Verdict::Unavailable(..) => return unavailable(&idempotency, &label, Some(&id)),
     };
     problem.respond(idempotency.problem_base())
+}
+
+/// Why the handler can't have the transactions that it takes.
+fn no_transaction(policy: &Policy, transactions: usize, idempotency: &Idempotency) -> Option<NoTransaction> {
+    let store = idempotency.engine().store();
+    if transactions > 1 {
+        Some(NoTransaction::Twice)
+    } else if policy.unknown == Unknown::Hold {
+        Some(NoTransaction::Hold)
+    } else if store.dyn_transactional().is_none() {
+        Some(NoTransaction::Store(store.dyn_name()))
+    } else {
+        None
+    }
+}
+
+fn not_transactional(policy: &Policy, why: NoTransaction, idempotency: &Idempotency) -> Response {
+    let problem = NotTransactional { handler: policy.handler, why };
+    tracing::error!(target: "idem", "{problem}");
+    Problem::from(problem).respond(idempotency.problem_base())
+}
+
+fn not_committed(error: &NotCommitted, policy: &Policy, idempotency: &Idempotency) -> Response {
+    let problem: Problem = match error {
+        NotCommitted::RolledBack(_) => RolledBack {}.into(),
+        NotCommitted::Refused(_) => CommitRefused {}.into(),
+        NotCommitted::Ended => return not_transactional(policy, NoTransaction::Ended, idempotency),
+        NotCommitted::Unknown(_) => CommitUnknown {}.into(),
+    };
+    problem.respond(idempotency.problem_base())
+}
+
+/// Runs a handler whose request is not guarded; its transaction, where it takes one, has no record.
+async fn unrecorded<F>(work: Handler<F>, head: &Head) -> Response
+where
+    F: Future<Output = Response> + Send + 'static,
+{
+    if head.attempt.handover().asked() == 0 {
+        return work.future.await;
+    }
+    let (policy, idempotency) = (work.policy, work.idempotency.clone());
+    let idle = Duration::from_millis(policy.lease_ms);
+    match idempotency.engine().transact_unrecorded(work, Arc::clone(&head.attempt), idle).await {
+        Verdict::Ran(response) => response,
+        Verdict::Panicked(payload) => resume_unwind(payload),
+        Verdict::NotCommitted(error) => not_committed(&error, &policy, &idempotency),
+        Verdict::Unavailable(error, _) => {
+            tracing::error!(target: "idem", error = %error, "no transaction could be begun");
+            Problem::from(StoreUnavailable {}).respond(idempotency.problem_base())
+        }
+        // Without a claim there is nobody to be refused by.
+        _ => Problem::from(StoreUnavailable {}).respond(idempotency.problem_base()),
+    }
 }
 
 fn unavailable(idempotency: &Idempotency, label: &Arc<str>, record: Option<&RecordId>) -> Response {

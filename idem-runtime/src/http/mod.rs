@@ -8,6 +8,7 @@ mod extract;
 mod guard;
 mod headers;
 mod key;
+mod loan;
 mod problem;
 mod provide;
 mod recordable;
@@ -19,8 +20,10 @@ pub use attempt::Attempt;
 pub use expand_state::{Argument, Incoming, LastArgument, Skipped, last_of, part_of, supplied_by_layer, supply, then};
 pub use extract::{Expression, Head, InLayer, InState, KeyMode, NeedsIdempotency, Optional, OtherHeader, Required};
 pub(crate) use guard::guard;
+pub use loan::Loan;
 pub use problem::{
-    InProgress, KeyInvalid, KeyMissing, KeyReused, LeaseLost, NotInstalled, OutcomeUnknown, Problem, StoreUnavailable,
+    CommitRefused, CommitUnknown, InProgress, KeyInvalid, KeyMissing, KeyReused, LeaseLost, NotInstalled,
+    NotTransactional, OutcomeUnknown, Problem, RolledBack, StoreUnavailable,
 };
 pub use provide::{HasIdempotency, Provides, Via, ViaArc, ViaFromRef, ViaLayer, ViaRef, ViaTrait};
 pub use recordable::Recordable;

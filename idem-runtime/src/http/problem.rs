@@ -154,6 +154,53 @@ problems! {
             "The handler `{}::{}` is annotated with #[idempotent] and finds no `Idempotency`: give its router a state that holds one, by `.with_state(app)`, or add `.layer(Extension(idempotency))`.",
             problem.module, problem.handler
         );
+
+    /// 500: the handler takes a transaction that can't be had, or that it did not leave to be committed.
+    NotTransactional { handler: &'static str, why: NoTransaction } INTERNAL_SERVER_ERROR "idempotency_not_transactional"
+        "The handler's transaction can't be shared"
+        |problem, f| {
+            write!(f, "The handler `{}` takes a `Tx`", problem.handler)?;
+            match problem.why {
+                NoTransaction::Store(store) => write!(
+                    f, ", and the `{store}` store has no transactions to share: use `PostgresStore`, or take the `Tx` out."
+                ),
+                NoTransaction::Twice => f.write_str(" more than once: its record commits in one transaction, so take one `Tx` out."),
+                NoTransaction::Hold => f.write_str(
+                    " and says `unknown = hold`: a transaction leaves no outcome unknown, so take one of the two out.",
+                ),
+                NoTransaction::Ended => f.write_str(
+                    " and ended its transaction itself, or kept it beyond its answer: leave COMMIT and ROLLBACK to the guard, and drop the `Tx`.",
+                ),
+            }
+        };
+
+    /// 503: the handler's transaction was rolled back, because of a conflict or a broken connection.
+    RolledBack {} SERVICE_UNAVAILABLE "idempotency_rolled_back"
+        "The request was rolled back"
+        |_, f| f.write_str("The request conflicted with another one or lost its connection to the database, and everything that it did there was undone. Retry with the same key.");
+
+    /// 503: the answer to the commit was lost.
+    CommitUnknown {} SERVICE_UNAVAILABLE "idempotency_commit_unknown"
+        "The request may have been carried out"
+        |_, f| f.write_str("The database's answer to the commit was lost. Retry with the same key: the request is carried out once, whether this was it or not.");
+
+    /// 500: what the handler wrote can't be committed, such as a violation of a deferred constraint.
+    CommitRefused {} INTERNAL_SERVER_ERROR "idempotency_commit_refused"
+        "The request can't be committed"
+        |_, f| f.write_str("The database refused to commit what the request did there, and undid it.");
+}
+
+/// Why a handler can't have its transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoTransaction {
+    /// The store, by its name, has none.
+    Store(&'static str),
+    /// It asked for more than one.
+    Twice,
+    /// It asks to hold unknown outcomes, and there are none.
+    Hold,
+    /// It ended or kept the one it had.
+    Ended,
 }
 
 impl Problem {
@@ -162,7 +209,7 @@ impl Problem {
         match self {
             Self::InProgress(problem) => Some(problem.retry_after.as_millis().div_ceil(1000).max(1)),
             Self::LeaseLost(problem) => Some(problem.lease.as_millis().div_ceil(1000).max(1)),
-            Self::StoreUnavailable(_) => Some(1),
+            Self::StoreUnavailable(_) | Self::RolledBack(_) | Self::CommitUnknown(_) => Some(1),
             _ => None,
         }
         .map(|seconds| u64::try_from(seconds).unwrap_or(u64::MAX))

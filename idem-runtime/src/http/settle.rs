@@ -31,6 +31,14 @@ const fn is_passing(status: StatusCode) -> bool {
     matches!(status.as_u16(), 401 | 403 | 407 | 408 | 409 | 421 | 423 | 425 | 429)
 }
 
+/// Whether what a handler wrote in its record's transaction is committed with this answer.
+pub(super) fn commits(status: StatusCode, choice: Option<Settle>) -> bool {
+    match choice {
+        Some(choice) => choice == Settle::Keep,
+        None => status.is_success() || status.is_redirection(),
+    }
+}
+
 /// What the policy makes of an answer with this status.
 pub(super) fn decide(status: StatusCode, record: Record, unknown: Unknown) -> Settle {
     let keep = match record {

@@ -3,7 +3,8 @@
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use super::{
-    Ack, Claim, Claimed, Completion, PurgeLimits, Purged, Record, RecordId, Store, StoreError, Token, Wakeups,
+    Ack, Claim, Claimed, Completion, PurgeLimits, Purged, Record, RecordId, Store, StoreError, Token, Transactional,
+    Wakeups,
 };
 
 type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -30,6 +31,8 @@ pub trait DynStore: Send + Sync + 'static {
     fn dyn_purge(&self, limits: PurgeLimits) -> Reply<'_, Purged>;
     #[doc(hidden)]
     fn dyn_listen(&self, wakeups: Wakeups);
+    #[doc(hidden)]
+    fn dyn_transactional(&self) -> Option<&dyn Transactional>;
 }
 
 impl<S: Store> DynStore for S {
@@ -62,6 +65,9 @@ impl<S: Store> DynStore for S {
     }
     fn dyn_listen(&self, wakeups: Wakeups) {
         self.listen(wakeups);
+    }
+    fn dyn_transactional(&self) -> Option<&dyn Transactional> {
+        self.transactional()
     }
 }
 
@@ -98,5 +104,8 @@ impl<S: DynStore + ?Sized> Store for Arc<S> {
     }
     fn listen(&self, wakeups: Wakeups) {
         (**self).dyn_listen(wakeups);
+    }
+    fn transactional(&self) -> Option<&dyn Transactional> {
+        (**self).dyn_transactional()
     }
 }

@@ -12,7 +12,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use super::{
     Ack, Claim, Claimed, Completion, CorruptRecord, PurgeLimits, Purged, Record, RecordId, Store, StoreError, Token,
-    Wakeups,
+    Transactional, Wakeups,
 };
 
 /// Wraps a store and makes it fail on demand, for testing how a handler and its callers fare.
@@ -372,5 +372,10 @@ impl<S: Store> Store for FaultStore<S> {
 
     fn listen(&self, wakeups: Wakeups) {
         self.inner().listen(wakeups);
+    }
+
+    /// The inner store's own: what it does in a transaction is neither counted nor made to fail.
+    fn transactional(&self) -> Option<&dyn Transactional> {
+        self.inner().transactional()
     }
 }

@@ -13,6 +13,7 @@ pub mod postgres;
 pub mod redis;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+mod transaction;
 
 use std::{future::Future, time::Duration};
 
@@ -31,6 +32,7 @@ pub use postgres::PostgresStore;
 pub use redis::RedisStore;
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
+pub use transaction::{Begun, NotCommitted, OpenTransaction, Promise, Transactional};
 
 /// What a claim got.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -233,5 +235,10 @@ pub trait Store: Send + Sync + 'static {
     /// listening and wakes the local waiters. Polling stands behind it, so doing nothing is right too.
     fn listen(&self, wakeups: Wakeups) {
         drop(wakeups);
+    }
+
+    /// How this store writes records in the handler's own transaction; `None` where it has no transactions to share.
+    fn transactional(&self) -> Option<&dyn Transactional> {
+        None
     }
 }

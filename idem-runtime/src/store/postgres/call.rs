@@ -3,13 +3,18 @@
 use std::{
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
 use sqlx::{
-    AssertSqlSafe, Decode, PgPool, Postgres, Row as _, Type, pool::PoolConnection, postgres::PgConnection,
-    postgres::PgRow, query, raw_sql,
+    AssertSqlSafe, Decode, PgPool, Postgres, Row as _, Type,
+    pool::PoolConnection,
+    postgres::{PgConnection, PgDatabaseError, PgRow, PgSeverity},
+    query, raw_sql,
 };
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -22,15 +27,15 @@ use crate::{
     store::{CorruptRecord, StoreError},
 };
 
-const ATTEMPTS: u32 = 10;
+pub(super) const ATTEMPTS: u32 = 10;
 /// How long a call repeats itself over lost races and broken connections.
-const RETRY_WINDOW: Duration = Duration::from_millis(1500);
+pub(super) const RETRY_WINDOW: Duration = Duration::from_millis(1500);
 
 /// Why a call failed. Its text holds nothing that a client sent.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// The server refused, with its SQLSTATE and message.
-    Server { code: String, message: String },
+    /// The server refused, with its SQLSTATE and message; a fatal refusal ends the connection.
+    Server { code: String, message: String, fatal: bool },
     /// No connection, or it broke.
     Connection(String),
     /// The pool had none to lend in time.
@@ -49,10 +54,10 @@ impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             // A statement that isn't there, is there already, or takes other parameters: a pooler changed servers.
-            Self::Server { code, message } if matches!(code.as_str(), "26000" | "42P05" | "08P01") => {
+            Self::Server { code, message, .. } if matches!(code.as_str(), "26000" | "42P05" | "08P01") => {
                 write!(f, "PostgreSQL: {message} ({code}); behind a transaction pooler use `simple_protocol(true)`")
             }
-            Self::Server { code, message } => write!(f, "PostgreSQL: {message} ({code})"),
+            Self::Server { code, message, .. } => write!(f, "PostgreSQL: {message} ({code})"),
             Self::Connection(message) => write!(f, "connection to PostgreSQL: {message}"),
             Self::NoConnection => f.write_str("no PostgreSQL connection became free in time"),
             Self::NoAnswer => f.write_str("PostgreSQL did not answer in time"),
@@ -80,6 +85,10 @@ impl From<sqlx::Error> for Trouble {
             sqlx::Error::Database(error) => Self::Server {
                 code: error.code().unwrap_or_default().into_owned(),
                 message: error.message().to_owned(),
+                fatal: !matches!(
+                    error.try_downcast_ref::<PgDatabaseError>().map(PgDatabaseError::severity),
+                    Some(PgSeverity::Error)
+                ),
             },
             sqlx::Error::PoolTimedOut => Self::NoConnection,
             error => Self::Connection(error.to_string()),
@@ -88,7 +97,7 @@ impl From<sqlx::Error> for Trouble {
 }
 
 /// What to do about a failed try.
-enum Remedy {
+pub(super) enum Remedy {
     /// The connection is sound; wait a little and try again.
     Again,
     /// The connection is not; try again on another.
@@ -98,11 +107,16 @@ enum Remedy {
 }
 
 impl Trouble {
-    fn remedy(&self) -> Remedy {
+    /// Somebody left the connection in a transaction that has failed.
+    pub(super) fn is_aborted(&self) -> bool {
+        matches!(self, Self::Server { code, .. } if code == "25P02")
+    }
+
+    pub(super) fn remedy(&self) -> Remedy {
         match self {
             Self::Server { code, .. } => match code.as_str() {
-                // Serialization failure, deadlock, lock timeout: races, which are not faults.
-                "40001" | "40P01" | "55P03" => Remedy::Again,
+                // Serialization failure, deadlock, lock timeout, a key that is there after all: races, which are not faults.
+                "40001" | "40P01" | "55P03" | "23505" => Remedy::Again,
                 // Inside somebody's transaction, sound or aborted; shut down, crashed, starting.
                 "25001" | "25P02" | "57P01" | "57P02" | "57P03" => Remedy::Elsewhere,
                 _ => Remedy::Report,
@@ -155,7 +169,7 @@ pub(super) struct Caller {
     pub(super) pool: PgPool,
     pub(super) timeout: Duration,
     /// Numbers the calls, from a random start, so that no two calls of any process share one.
-    pub(super) calls: AtomicU64,
+    pub(super) calls: Arc<AtomicU64>,
 }
 
 impl Caller {
@@ -228,34 +242,48 @@ impl Caller {
         id: &RecordId,
         args: &[Arg<'_>],
     ) -> Result<Reply, Trouble> {
-        let call = self.calls.fetch_add(1, Ordering::Relaxed).cast_signed();
-        let head = [Arg::Int(call), Arg::Bytes(id.as_bytes()), Arg::Int(statement.number)];
-        let args = head.iter().chain(args);
-        // All rows, so that an error at the commit, which comes after the row, is seen.
-        let mut rows = if statement.simple {
-            let args: Vec<_> = args.copied().collect();
-            raw_sql(AssertSqlSafe(inline(&statement.sql, &args))).fetch_all(&mut *connection).await?
-        } else {
-            let query = query(AssertSqlSafe(statement.sql.clone()));
-            args.fold(query, |query, arg| match *arg {
-                Arg::Int(value) => query.bind(value),
-                Arg::Bool(value) => query.bind(value),
-                Arg::Bytes(value) => query.bind(value),
-                Arg::List(values) => query.bind(values),
-            })
-            .fetch_all(&mut *connection)
-            .await?
-        };
-        let row = rows.pop().filter(|_| rows.is_empty()).ok_or(Trouble::ForeignReply)?;
-        let ours = value::<i64>(&row, 0)? == Some(call) && value::<Vec<u8>>(&row, 1)?.as_deref() == Some(id.as_bytes());
-        if !ours {
-            return Err(Trouble::ForeignReply);
-        }
-        if value::<bool>(&row, 2)? != Some(false) && (statement.simple || in_transaction(connection).await?) {
+        let reply = ask(&self.calls, connection, statement, id, args, true).await?;
+        if value::<bool>(&reply.0, 2)? != Some(false) && (statement.simple || in_transaction(connection).await?) {
             return Err(Trouble::InTransaction);
         }
-        Ok(Reply(row))
+        Ok(reply)
     }
+}
+
+/// Sends `statement` over `connection`; a reply to another call is trouble. Not `cached`, the server keeps no prepared
+/// statement that another of a pooler's clients would meet.
+pub(super) async fn ask(
+    calls: &AtomicU64,
+    connection: &mut PgConnection,
+    statement: &Statement,
+    id: &RecordId,
+    args: &[Arg<'_>],
+    cached: bool,
+) -> Result<Reply, Trouble> {
+    let call = calls.fetch_add(1, Ordering::Relaxed).cast_signed();
+    let head = [Arg::Int(call), Arg::Bytes(id.as_bytes()), Arg::Int(statement.number)];
+    let args = head.iter().chain(args);
+    // All rows, so that an error at the commit, which comes after the row, is seen.
+    let mut rows = if statement.simple {
+        let args: Vec<_> = args.copied().collect();
+        raw_sql(AssertSqlSafe(inline(&statement.sql, &args))).fetch_all(connection).await?
+    } else {
+        let query = query(AssertSqlSafe(statement.sql.clone())).persistent(cached);
+        args.fold(query, |query, arg| match *arg {
+            Arg::Int(value) => query.bind(value),
+            Arg::Bool(value) => query.bind(value),
+            Arg::Bytes(value) => query.bind(value),
+            Arg::List(values) => query.bind(values),
+        })
+        .fetch_all(connection)
+        .await?
+    };
+    let row = rows.pop().filter(|_| rows.is_empty()).ok_or(Trouble::ForeignReply)?;
+    let ours = value::<i64>(&row, 0)? == Some(call) && value::<Vec<u8>>(&row, 1)?.as_deref() == Some(id.as_bytes());
+    if !ours {
+        return Err(Trouble::ForeignReply);
+    }
+    Ok(Reply(row))
 }
 
 /// Whether an earlier user of this connection left a transaction open: then nothing we wrote is committed.
@@ -265,7 +293,7 @@ async fn in_transaction(connection: &mut PgConnection) -> Result<bool, Trouble> 
 }
 
 /// A random pause that grows: up to 2, 4, 8 … 256 ms.
-fn jitter(attempt: u32) -> Duration {
+pub(super) fn jitter(attempt: u32) -> Duration {
     if attempt == 0 {
         return Duration::ZERO;
     }

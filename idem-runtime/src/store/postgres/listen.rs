@@ -112,6 +112,11 @@ fn parse_id(payload: &str) -> Option<RecordId> {
 
 impl PostgresStore {
     pub(super) fn start_listening(&self, wakeups: Wakeups) {
+        // Behind a pooler of transactions the server's connection would go on listening for whoever has it next, whose
+        // driver is at a loss with what it hears.
+        if self.simple {
+            return;
+        }
         let listening =
             Listening { options: (*self.caller.pool.connect_options()).clone(), notify: self.notifier(), wakeups };
         // A second call changes nothing: the trait says once.

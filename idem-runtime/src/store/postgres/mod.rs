@@ -1,13 +1,16 @@
-//! Records in PostgreSQL: one autocommit statement per verb, and a replay is a plain read.
+//! Records in PostgreSQL: one autocommit statement per verb, and a replay is a plain read. A handler that takes a [`Tx`] has
+//! its record in its own transaction instead.
 
 mod call;
 mod listen;
 mod migrate;
 mod simple;
 mod statements;
+mod transaction;
+mod tx;
 
 use std::{
-    sync::{OnceLock, atomic::AtomicU64},
+    sync::{Arc, OnceLock, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -26,9 +29,12 @@ use self::{
 };
 use super::{
     Ack, Claim, Claimed, Completion, CorruptRecord, PurgeLimits, Purged, Record, RecordId, State, Store, StoreError,
-    Token, Wakeups,
+    Token, Transactional, Wakeups,
 };
 use crate::protocol::millis;
+
+pub use transaction::is_conflict;
+pub use tx::{Once, Tx};
 
 /// Keeps records in a PostgreSQL table, over a pool of the application's own.
 ///
@@ -54,10 +60,16 @@ use crate::protocol::millis;
 /// [`simple_protocol(true)`](Self::simple_protocol). Without it calls through such a pooler fail; a reply that belongs to
 /// another statement is noticed and never served. PgBouncer also needs
 /// `ignore_startup_parameters = extra_float_digits`. Through any pooler of transactions a waiting duplicate polls, because
-/// `LISTEN` hears nothing there.
+/// `LISTEN` hears nothing there; with `simple_protocol(true)` it isn't tried.
+///
+/// A [`Tx`] works through one too, since a pooler keeps the server's connection for a transaction. Where
+/// `simple_protocol(true)` is needed the handler's own queries need `.persistent(false)`, and the claim and the completion
+/// take two round trips each.
 #[derive(Debug)]
 pub struct PostgresStore {
     caller: Caller,
+    /// The application's own, where transactions are shared with it.
+    pool: PgPool,
     table: TableName,
     simple: bool,
     statements: Statements,
@@ -70,9 +82,9 @@ impl PostgresStore {
         let table = TableName::default();
         let statements = Statements::new(&table, false);
         // Without a random start calls are still told apart within the process.
-        let calls = AtomicU64::new(getrandom::u64().unwrap_or_default());
-        let caller = Caller { pool, timeout: Duration::from_secs(5), calls };
-        Self { caller, table, simple: false, statements, listener: OnceLock::new() }
+        let calls = Arc::new(AtomicU64::new(getrandom::u64().unwrap_or_default()));
+        let caller = Caller { pool: pool.clone(), timeout: Duration::from_secs(5), calls };
+        Self { caller, pool, table, simple: false, statements, listener: OnceLock::new() }
     }
 
     /// Connects a pool of its own and creates what is missing.
@@ -345,5 +357,9 @@ impl Store for PostgresStore {
 
     fn listen(&self, wakeups: Wakeups) {
         self.start_listening(wakeups);
+    }
+
+    fn transactional(&self) -> Option<&dyn Transactional> {
+        Some(self)
     }
 }

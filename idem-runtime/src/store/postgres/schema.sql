@@ -252,6 +252,184 @@ BEGIN
   ack := 'again';
 END $$;
 
+-- The claim of an attempt whose record commits with the handler's own writes: the first statement of that transaction.
+-- The lock comes before anything is written, so nobody waits here for another attempt; the insert comes before the read,
+-- because under SERIALIZABLE an owner's read would conflict with every claim on the same index page. A record committed
+-- after an older snapshot is a serialization failure here, before the handler has run. `hold`, because this row is seen by
+-- others only if the handler commits by itself half-way: nobody then knows what it did. `place` is where the row is.
+CREATE OR REPLACE FUNCTION idem_record_tx_claim_v1(
+  p_id bytea, p_token bytea, p_fingerprints bytea[], p_lease bigint, p_ttl bigint,
+  OUT outcome text, OUT owner_epoch bigint, OUT owner_attempt bigint, OUT lease_left bigint, OUT bytes bytea,
+  OUT xact bigint, OUT place bigint
+) LANGUAGE plpgsql VOLATILE SET enable_seqscan = off AS $$
+DECLARE
+  r idem_record;
+  locked boolean;
+  live boolean;
+  at tid;
+  us bigint;
+  ms bigint;
+BEGIN
+  IF txid_current_if_assigned() IS NOT NULL THEN
+    outcome := 'stale';  -- an earlier user of this connection left a transaction open and wrote in it
+    RETURN;
+  END IF;
+  -- The common case in one statement, since each expression of a function is made ready again in every transaction.
+  INSERT INTO idem_record AS t
+    (id, state, token, epoch, attempt, hold, fingerprint, lease_until, expires, purge_at)
+  SELECT p_id, 1, p_token, c.us, 1, true, p_fingerprints[1],
+         c.us / 1000, c.us / 1000 + p_lease + p_ttl, c.us / 1000 + p_lease + p_ttl
+  FROM (SELECT floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS us) c
+  WHERE pg_try_advisory_xact_lock(('x' || encode(substr(p_id, 1, 8), 'hex'))::bit(64)::bigint)
+  ON CONFLICT (id) DO NOTHING
+  RETURNING 'owner', t.epoch, 1, txid_current(), (t.ctid::text::point)[0]::bigint * 65536 + (t.ctid::text::point)[1]::bigint
+  INTO outcome, owner_epoch, owner_attempt, xact, place;
+  IF FOUND THEN
+    RETURN;
+  END IF;
+
+  locked := pg_try_advisory_xact_lock(('x' || encode(substr(p_id, 1, 8), 'hex'))::bit(64)::bigint);
+  FOR i IN 1..8 LOOP
+    us := floor(extract(epoch FROM clock_timestamp()) * 1000000);
+    ms := us / 1000;
+    IF locked THEN
+      owner_epoch := us;
+      owner_attempt := 1;
+      INSERT INTO idem_record (id, state, token, epoch, attempt, hold, fingerprint, lease_until, expires, purge_at)
+      VALUES (p_id, 1, p_token, us, 1, true, p_fingerprints[1], ms, ms + p_lease + p_ttl, ms + p_lease + p_ttl)
+      ON CONFLICT (id) DO NOTHING RETURNING ctid INTO at;
+      EXIT WHEN FOUND;
+    END IF;
+
+    SELECT * INTO r FROM idem_record t WHERE t.id = p_id;
+    IF NOT FOUND THEN
+      CONTINUE WHEN locked;
+      outcome := 'in_progress';
+      RETURN;
+    END IF;
+    live := r.expires > ms;
+    IF live THEN
+      IF r.state NOT IN (1, 2, 3) THEN
+        outcome := 'corrupt';
+        RETURN;
+      ELSIF r.fingerprint <> ALL (p_fingerprints) THEN
+        outcome := 'mismatch';
+        bytes := r.fingerprint;
+        RETURN;
+      ELSIF r.state = 2 THEN
+        outcome := 'replay';
+        bytes := r.response;
+        RETURN;
+      ELSIF r.state = 1 AND r.lease_until > ms THEN
+        outcome := 'in_progress';
+        lease_left := r.lease_until - ms;
+        RETURN;
+      ELSIF r.state = 3 OR r.hold THEN
+        outcome := 'unknown';
+        RETURN;
+      END IF;
+    END IF;
+    IF NOT locked THEN
+      outcome := 'in_progress';
+      RETURN;
+    END IF;
+
+    owner_epoch := greatest(r.epoch + 1, us);
+    owner_attempt := CASE WHEN live THEN r.attempt + 1 ELSE 1 END;
+    UPDATE idem_record t
+    SET state = 1, token = p_token, epoch = owner_epoch, attempt = owner_attempt, hold = true, waited = t.waited AND live,
+        fingerprint = p_fingerprints[1], response = NULL,
+        lease_until = ms, expires = ms + p_lease + p_ttl, purge_at = ms + p_lease + p_ttl
+    WHERE t.id = p_id AND t.state = r.state AND t.token = r.token AND t.epoch = r.epoch
+      AND t.lease_until = r.lease_until AND t.expires = r.expires
+    RETURNING t.ctid INTO at;
+    EXIT WHEN FOUND;
+  END LOOP;
+  IF at IS NULL THEN
+    outcome := 'again';
+    RETURN;
+  END IF;
+  outcome := 'owner';
+  xact := txid_current();
+  place := (at::text::point)[0]::bigint * 65536 + (at::text::point)[1]::bigint;
+END $$;
+
+-- The last statement before the COMMIT. Only within the transaction of the claim: what the handler did after ending that
+-- one itself does not commit with this record. The row is found by its place, because under SERIALIZABLE a look into the
+-- index would conflict with every claim on the same page; nobody else can have moved it.
+CREATE OR REPLACE FUNCTION idem_record_tx_complete_v1(
+  p_id bytea, p_token bytea, p_xact bigint, p_place bigint, p_ttl bigint, p_response bytea, OUT ack text
+) LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  wake boolean;
+  ms bigint := floor(extract(epoch FROM clock_timestamp()) * 1000);
+BEGIN
+  IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
+    PERFORM set_config('synchronous_commit', 'on', true);
+  END IF;
+  UPDATE idem_record t
+  SET state = 2, hold = false, response = p_response, expires = ms + p_ttl,
+      purge_at = CASE WHEN t.purge_at BETWEEN ms + p_ttl AND ms + 2 * p_ttl THEN t.purge_at ELSE ms + p_ttl END
+  WHERE t.ctid = format('(%s,%s)', p_place / 65536, p_place % 65536)::tid
+    AND t.id = p_id AND t.token = p_token AND t.state = 1 AND txid_current_if_assigned() = p_xact
+  RETURNING t.waited INTO wake;
+  ack := CASE WHEN FOUND THEN 'done' ELSE 'ended' END;
+  IF wake THEN
+    PERFORM pg_notify('idem_settled', encode(p_id, 'hex'));
+  END IF;
+END $$;
+
+-- Whether the caller's own transaction is the first with this record, which commits with it.
+CREATE OR REPLACE FUNCTION idem_record_once_v1(
+  p_id bytea, p_token bytea, p_fingerprint bytea, p_ttl bigint, OUT outcome text
+) LANGUAGE plpgsql VOLATILE SET enable_seqscan = off AS $$
+DECLARE
+  r idem_record;
+  locked boolean;
+  us bigint;
+  ms bigint;
+BEGIN
+  locked := pg_try_advisory_xact_lock(('x' || encode(substr(p_id, 1, 8), 'hex'))::bit(64)::bigint);
+  FOR i IN 1..8 LOOP
+    us := floor(extract(epoch FROM clock_timestamp()) * 1000000);
+    ms := us / 1000;
+    IF locked THEN
+      INSERT INTO idem_record
+        (id, state, token, epoch, attempt, hold, fingerprint, lease_until, expires, purge_at, response)
+      VALUES (p_id, 2, p_token, us, 1, false, p_fingerprint, ms, ms + p_ttl, ms + p_ttl, '')
+      ON CONFLICT (id) DO NOTHING;
+      IF FOUND THEN
+        outcome := 'first';
+        RETURN;
+      END IF;
+    END IF;
+
+    SELECT * INTO r FROM idem_record t WHERE t.id = p_id;
+    IF NOT FOUND THEN
+      CONTINUE WHEN locked;
+      outcome := 'busy';
+      RETURN;
+    ELSIF r.expires > ms AND r.state = 2 THEN
+      outcome := 'repeated';
+      RETURN;
+    ELSIF NOT locked OR (r.expires > ms AND (r.state <> 1 OR r.hold OR r.lease_until > ms)) THEN
+      outcome := 'busy';
+      RETURN;
+    END IF;
+
+    UPDATE idem_record t
+    SET state = 2, token = p_token, epoch = greatest(r.epoch + 1, us), attempt = 1, hold = false, waited = false,
+        fingerprint = p_fingerprint, response = '', lease_until = ms, expires = ms + p_ttl, purge_at = ms + p_ttl
+    WHERE t.id = p_id AND t.state = r.state AND t.token = r.token AND t.epoch = r.epoch
+      AND t.lease_until = r.lease_until AND t.expires = r.expires;
+    IF FOUND THEN
+      outcome := 'first';
+      RETURN;
+    END IF;
+  END LOOP;
+  outcome := 'busy';
+END $$;
+
 CREATE OR REPLACE FUNCTION idem_record_forget_v1(p_id bytea, OUT was_live boolean)
 LANGUAGE plpgsql VOLATILE SET enable_seqscan = off AS $$
 DECLARE

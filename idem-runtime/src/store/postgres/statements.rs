@@ -40,6 +40,9 @@ pub(super) struct Statements {
     pub(super) get: Statement,
     pub(super) forget: Statement,
     pub(super) purge: Statement,
+    pub(super) tx_claim: Statement,
+    pub(super) tx_complete: Statement,
+    pub(super) once: Statement,
 }
 
 impl Statement {
@@ -86,6 +89,25 @@ impl Statements {
                 &table.apply("idem_record_purge_v1($4::bigint, $5::bigint) f"),
                 true,
             ),
+            // Never simple: inside a transaction a pooler keeps the server's connection, and PLAIN would change the
+            // isolation that the transaction has.
+            tx_claim: Statement::new(
+                "f.outcome, f.owner_epoch, f.owner_attempt, f.lease_left, f.bytes, f.xact, f.place",
+                &table.apply("idem_record_tx_claim_v1($2, $4::bytea, $5::bytea[], $6::bigint, $7::bigint) f"),
+                false,
+            ),
+            tx_complete: Statement::new(
+                "f.ack",
+                &table.apply(
+                    "idem_record_tx_complete_v1($2, $4::bytea, $5::bigint, $6::bigint, $7::bigint, $8::bytea) f",
+                ),
+                false,
+            ),
+            once: Statement::new(
+                "f.outcome",
+                &table.apply("idem_record_once_v1($2, $4::bytea, $5::bytea, $6::bigint) f"),
+                false,
+            ),
         }
     }
 }
@@ -121,8 +143,9 @@ mod tests {
             for simple in [false, true] {
                 let s = Statements::new(&TableName::parse(table).unwrap(), simple);
                 numbers.extend([s.claim, s.renew, s.complete, s.release, s.hold, s.get, s.forget].map(|s| s.number));
-                // The purge is the same statement either way.
-                numbers.extend(simple.then_some(s.purge.number));
+                // These are the same statements either way.
+                numbers
+                    .extend([s.purge, s.tx_claim, s.tx_complete, s.once].map(|s| s.number).iter().filter(|_| simple));
             }
         }
         let all = numbers.len();

@@ -1,0 +1,19 @@
+// One error on the second `Tx`.
+#![allow(unused)]
+
+use axum::{Json, Router, routing::post};
+use idem_runtime::{Idempotency, idempotent, store::postgres::Tx};
+
+#[derive(serde::Deserialize)]
+struct Order {
+    id: String,
+}
+
+#[idempotent(ttl = "24h")]
+async fn create(mut tx: Tx, mut other: Tx, Json(order): Json<Order>) -> &'static str {
+    "paid"
+}
+
+fn main() {
+    let _: Router<Idempotency> = Router::new().route("/", post(create));
+}
