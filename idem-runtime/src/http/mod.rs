@@ -22,6 +22,8 @@ pub(crate) use guard::guard;
 pub use problem::{
     InProgress, KeyInvalid, KeyMissing, KeyReused, LeaseLost, NotInstalled, OutcomeUnknown, Problem, StoreUnavailable,
 };
+#[cfg(feature = "webhooks")]
+pub(crate) use problem::{answer, problems};
 pub use provide::{HasIdempotency, Provides, Via, ViaArc, ViaFromRef, ViaLayer, ViaRef, ViaTrait};
 pub use recordable::Recordable;
 pub use replay::Replayed;
