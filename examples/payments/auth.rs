@@ -4,6 +4,16 @@ use axum::{
     extract::FromRequestParts,
     http::{StatusCode, header::AUTHORIZATION, request::Parts},
 };
+use utoipa::IntoParams;
+
+/// The header that names the caller, for the OpenAPI document.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+pub(crate) struct Authorization {
+    /// `Bearer NAME`; without it the caller is `guest`.
+    #[param(rename = "Authorization", pattern = "^Bearer [!-~]+$")]
+    _authorization: Option<String>,
+}
 
 /// The caller, by `Authorization: Bearer NAME`; without it the caller is `guest`, so that the first call needs no setup.
 pub(crate) struct AuthUser {

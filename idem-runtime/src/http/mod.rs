@@ -8,6 +8,8 @@ mod extract;
 mod guard;
 mod headers;
 mod key;
+#[cfg(feature = "utoipa")]
+mod openapi;
 mod problem;
 mod provide;
 mod recordable;
@@ -19,6 +21,8 @@ pub use attempt::Attempt;
 pub use expand_state::{Argument, Incoming, LastArgument, Skipped, last_of, part_of, supplied_by_layer, supply, then};
 pub use extract::{Expression, Head, InLayer, InState, KeyMode, NeedsIdempotency, Optional, OtherHeader, Required};
 pub(crate) use guard::guard;
+#[cfg(feature = "utoipa")]
+pub use openapi::{IdempotencyKey, IdempotencyResponses, IdempotentOperations, OptionalIdempotencyKey};
 pub use problem::{
     InProgress, KeyInvalid, KeyMissing, KeyReused, LeaseLost, NotInstalled, OutcomeUnknown, Problem, StoreUnavailable,
 };
