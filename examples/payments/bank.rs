@@ -15,18 +15,21 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use tokio::time::sleep;
+use utoipa::ToSchema;
 
 /// What a caller asks for; the amount is in the currency's smallest unit.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct Order {
+    #[schema(minimum = 1, format = "uint64")]
     amount: u64,
+    /// Three letters.
+    #[schema(pattern = "^[A-Za-z]{3}$", example = "eur")]
     currency: String,
 }
 
 /// A charge that was made.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct Payment {
     id: String,
     amount: u64,
@@ -67,7 +70,7 @@ impl Bank {
         if order.amount == 0 {
             return Err(ChargeError::NothingToCharge);
         }
-        if order.currency.len() != 3 {
+        if order.currency.len() != 3 || !order.currency.bytes().all(|byte| byte.is_ascii_alphabetic()) {
             return Err(ChargeError::UnknownCurrency(order.currency));
         }
         let mut payments = self.payments.lock().unwrap_or_else(PoisonError::into_inner);
@@ -105,6 +108,12 @@ pub(crate) enum ChargeError {
     Ledger(io::Error),
 }
 
+/// A [`ChargeError`] as the caller sees it.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct NotCharged {
+    error: String,
+}
+
 impl IntoResponse for ChargeError {
     fn into_response(self) -> Response {
         let mut status = StatusCode::UNPROCESSABLE_ENTITY;
@@ -117,6 +126,6 @@ impl IntoResponse for ChargeError {
                 "the bank is closed".to_owned()
             }
         };
-        (status, Json(json!({ "error": error }))).into_response()
+        (status, Json(NotCharged { error })).into_response()
     }
 }

@@ -8,6 +8,8 @@
 //!
 //! The second answer is a replay; `curl localhost:3000/metrics` counts it.
 //!
+//! Its OpenAPI document is at `localhost:3000/openapi.json`.
+//!
 //! `PORT` sets the port, `LEDGER` a file that charges are appended to, `BANK_MS` how slow the bank may be, `IDEM_STORE` the store by its URL (`memory:` unless set): add `--features postgres` and the like for
 //! the others.
 
@@ -24,15 +26,18 @@ use axum::{
     http::StatusCode,
     routing::{get, post},
 };
-use idem_runtime::{Idempotency, idempotent};
+use idem_runtime::{Idempotency, http::IdempotentOperations, idempotent};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tokio::{net::TcpListener, signal};
+use utoipa::OpenApi;
 
 use auth::AuthUser;
-use bank::{Bank, ChargeError, Order, Payment};
+use bank::{Bank, ChargeError, NotCharged, Order, Payment};
+use document::Authorization;
 
 mod auth;
 mod bank;
+mod document;
 
 #[derive(Clone, FromRef)]
 struct App {
@@ -41,7 +46,26 @@ struct App {
     metrics: PrometheusHandle,
 }
 
+/// What clients generate their code from. The modifier adds the key and idempotency's own answers to the annotated routes.
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "Payments", description = "Charges that are safe to retry."),
+    paths(create_payment, create_charge, list_payments),
+    modifiers(&ANNOTATED)
+)]
+struct Document;
+
+const ANNOTATED: IdempotentOperations = IdempotentOperations(&["create_payment", "create_charge"]);
+
 /// Charges once per key and user, however often it is sent; after a crash, once more when the lease is over.
+#[utoipa::path(post, path = "/payments", params(Authorization), request_body = Order, responses(
+    (status = 201, description = "Charged.", body = Payment),
+    (status = 400, description = "Not JSON.", content_type = "text/plain", body = String),
+    (status = 401, description = "Not a caller.", content_type = "text/plain", body = String),
+    (status = 415, description = "Not `application/json`.", content_type = "text/plain", body = String),
+    (status = 422, description = "Nothing was charged.", content((NotCharged = "application/json"), (String = "text/plain"))),
+    (status = 500, description = "The bank is closed.", body = NotCharged),
+))]
 #[idempotent(ttl = "24h", lease = "5s", scope = user.name)]
 async fn create_payment(
     State(bank): State<Bank>,
@@ -52,6 +76,17 @@ async fn create_payment(
 }
 
 /// The same, as a form: the shape of Stripe's API. After a crash nobody charges again until someone has looked.
+#[utoipa::path(post, path = "/v1/charges", params(Authorization),
+    request_body(content = Order, content_type = "application/x-www-form-urlencoded"),
+    responses(
+        (status = 200, description = "Charged.", body = Payment),
+        (status = 400, description = "Not a form.", content_type = "text/plain", body = String),
+        (status = 401, description = "Not a caller.", content_type = "text/plain", body = String),
+        (status = 415, description = "Not a form.", content_type = "text/plain", body = String),
+        (status = 422, description = "Nothing was charged.", content((NotCharged = "application/json"), (String = "text/plain"))),
+        (status = 500, description = "The bank is closed.", body = NotCharged),
+    )
+)]
 #[idempotent(ttl = "24h", lease = "5s", unknown = hold, scope = user.name)]
 async fn create_charge(
     State(bank): State<Bank>,
@@ -62,8 +97,16 @@ async fn create_charge(
 }
 
 /// What was really charged.
+#[utoipa::path(get, path = "/payments", params(Authorization), responses(
+    (status = 200, description = "The caller's payments.", body = [Payment]),
+    (status = 401, description = "Not a caller.", content_type = "text/plain", body = String),
+))]
 async fn list_payments(State(bank): State<Bank>, user: AuthUser) -> Json<Vec<Payment>> {
     Json(bank.payments(&user.name))
+}
+
+async fn openapi() -> Json<utoipa::openapi::OpenApi> {
+    Json(Document::openapi())
 }
 
 /// For Prometheus: `idem_requests_total` by outcome, among others.
@@ -93,6 +136,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let router = Router::new()
         .route("/payments", post(create_payment).get(list_payments))
         .route("/v1/charges", post(create_charge))
+        .route("/openapi.json", get(openapi))
         .route("/metrics", get(self::metrics))
         .with_state(app);
 

@@ -239,3 +239,45 @@ fn self_of_an_inner_item_is_not_the_handlers() {
     let expansion = guard(&quote!(ttl = "24h"), &item).to_string();
     assert!(expansion.contains("Self :: __idem_create"), "{expansion}");
 }
+
+/// `ttl` at the schedule itself is too short, and what is proposed is a quarter longer.
+#[test]
+fn each_sender_has_its_schedule() {
+    let proposed = [
+        ("stripe", "90h"),
+        ("github", "90h"),
+        ("paypal", "90h"),
+        ("sns", "75m"),
+        ("shopify", "5h"),
+        ("standard_webhooks", "95h"),
+        ("svix", "35h"),
+        ("slack", "30h"),
+        ("twilio", "5h"),
+        ("adyen", "900h"),
+        ("square", "30h"),
+    ];
+    assert_eq!(proposed.len(), crate::senders::SENDERS.len());
+    for (sender, (name, enough)) in crate::senders::SENDERS.iter().zip(proposed) {
+        assert_eq!(sender.name, name);
+        let name = proc_macro2::Ident::new(name, proc_macro2::Span::call_site());
+        let attribute = |ttl: String| quote!(ttl = #ttl, lease = "1s", retry_window = #name);
+        let told = messages(
+            &attribute(format!("{}ms", sender.window_ms)),
+            &quote!(
+                async fn webhook() {}
+            ),
+        )
+        .concat();
+        assert!(told.contains(sender.schedule) && told.contains(crate::senders::READ), "{told}");
+        assert!(told.contains(enough), "{told}");
+        assert_eq!(
+            messages(
+                &attribute(enough.into()),
+                &quote!(
+                    async fn webhook() {}
+                )
+            ),
+            [""; 0]
+        );
+    }
+}

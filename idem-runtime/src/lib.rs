@@ -11,7 +11,12 @@
 //! 1. [`Idempotency`]: the handle, its builder, `connect`, `drain`, `forget`.
 //! 2. [`store`]: which store, and how to write one.
 //! 3. [`http`]: what a handler may use ([`Attempt`], [`Settle`]) and the problems that callers get.
-//! 4. [`protocol`] and [`fingerprint`]: the rules, for authors of stores and the curious.
+#![cfg_attr(feature = "webhooks", doc = "4. [`webhooks`]: extractors that verify who sent a delivery.")]
+#![cfg_attr(
+    not(feature = "webhooks"),
+    doc = "4. `webhooks` (feature `webhooks`): extractors that verify who sent a delivery."
+)]
+//! 5. [`protocol`] and [`fingerprint`]: the rules, for authors of stores and the curious.
 //!
 //! # Features
 //!
@@ -20,6 +25,8 @@
 //! | `macros` (default) | the attribute |
 //! | `sqlite`, `postgres`, `redis`, `redis-cluster` | durable stores |
 //! | `metrics` | counters and histograms through the `metrics` facade |
+//! | `webhooks` | extractors that verify webhooks' signatures |
+//! | `utoipa` | the key and the problems as items of an OpenAPI document |
 //! | `uuid` | `uuid::Uuid` as a key or scope |
 //! | `conformance` | the suite that every store passes |
 //! | `testing` | a store that fails on demand |
@@ -42,6 +49,8 @@ pub mod http;
 pub mod policy;
 pub mod protocol;
 pub mod store;
+#[cfg(feature = "webhooks")]
+pub mod webhooks;
 
 #[doc(hidden)]
 #[path = "private.rs"]

@@ -9,6 +9,8 @@ mod guard;
 mod headers;
 mod key;
 mod loan;
+#[cfg(feature = "utoipa")]
+mod openapi;
 mod problem;
 mod provide;
 mod recordable;
@@ -21,10 +23,14 @@ pub use expand_state::{Argument, Incoming, LastArgument, Skipped, last_of, part_
 pub use extract::{Expression, Head, InLayer, InState, KeyMode, NeedsIdempotency, Optional, OtherHeader, Required};
 pub(crate) use guard::guard;
 pub use loan::Loan;
+#[cfg(feature = "utoipa")]
+pub use openapi::{IdempotencyKey, IdempotencyResponses, IdempotentOperations, OptionalIdempotencyKey};
 pub use problem::{
     CommitRefused, CommitUnknown, InProgress, KeyInvalid, KeyMissing, KeyReused, LeaseLost, NotInstalled,
     NotTransactional, OutcomeUnknown, Problem, RolledBack, StoreUnavailable,
 };
+#[cfg(feature = "webhooks")]
+pub(crate) use problem::{answer, problems};
 pub use provide::{HasIdempotency, Provides, Via, ViaArc, ViaFromRef, ViaLayer, ViaRef, ViaTrait};
 pub use recordable::Recordable;
 pub use replay::Replayed;

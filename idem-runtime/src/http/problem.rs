@@ -13,9 +13,12 @@ use http::{
 
 use crate::fingerprint::Difference;
 
-/// Makes a problem type: its status, code, title, and how its detail reads.
+/// Makes a problem type each: its status, code, title, and how its detail reads; and the enum of them all.
 macro_rules! problems {
-    ($($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty),* } $status:ident $code:literal $title:literal $detail:expr;)*) => {
+    (
+        $(#[$any_doc:meta])* enum $any:ident;
+        $($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty),* } $status:ident $code:literal $title:literal $detail:expr;)*
+    ) => {
         $(
             $(#[$doc])*
             #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,20 +51,19 @@ macro_rules! problems {
 
             impl std::error::Error for $name {}
 
-            impl From<$name> for Problem {
+            impl From<$name> for $any {
                 fn from(problem: $name) -> Self {
                     Self::$name(problem)
                 }
             }
         )*
 
-        /// Any of the problems. Each refusal carries it as a response extension, so that a layer outside can answer in an
-        /// application's own format.
+        $(#[$any_doc])*
         #[derive(Clone, Debug, PartialEq, Eq)]
         #[non_exhaustive]
-        pub enum Problem { $(#[doc = concat!("`", $code, "`")] $name($name)),* }
+        pub enum $any { $(#[doc = concat!("`", $code, "`")] $name($name)),* }
 
-        impl Problem {
+        impl $any {
             /// The status of the answer.
             pub const fn status(&self) -> StatusCode {
                 match self { $(Self::$name(problem) => problem.status()),* }
@@ -78,17 +80,23 @@ macro_rules! problems {
             }
         }
 
-        impl fmt::Display for Problem {
+        impl fmt::Display for $any {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 match self { $(Self::$name(problem) => problem.fmt(f)),* }
             }
         }
 
-        impl std::error::Error for Problem {}
+        impl std::error::Error for $any {}
     };
 }
+#[cfg(feature = "webhooks")]
+pub(crate) use problems;
 
 problems! {
+    /// Any of the problems. Each refusal carries it as a response extension, so that a layer outside can answer in an
+    /// application's own format.
+    enum Problem;
+
     /// 400: the operation needs a key and the request has none.
     KeyMissing { header: Option<&'static str> } BAD_REQUEST "idempotency_key_missing"
         "Idempotency-Key is missing"
@@ -217,29 +225,34 @@ impl Problem {
 
     /// The answer. `base` is what `type` begins with.
     pub(crate) fn respond(self, base: &str) -> Response {
-        let (code, title, status) = (self.code(), self.title(), self.status());
-        let mut body = String::with_capacity(384);
-        // Nothing here comes from a request, so quotes and backslashes are all there is to escape.
-        let mut member = |before: &str, value: &str| {
-            body.push_str(before);
-            value.chars().for_each(|char| match char {
-                '"' | '\\' => body.extend(['\\', char]),
-                _ => body.push(char),
-            });
-        };
-        member("{\"type\":\"", base);
-        member("", code);
-        member("\",\"title\":\"", title);
-        member("\",\"detail\":\"", &self.to_string());
-        let _ = write!(body, "\",\"status\":{},\"code\":\"{code}\"}}", status.as_u16());
-        let mut response = (status, Body::from(body)).into_response();
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        headers.insert(CONTENT_LANGUAGE, HeaderValue::from_static("en"));
+        let mut response = answer(base, self.status(), self.code(), self.title(), &self.to_string());
         if let Some(seconds) = self.retry_after() {
-            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         response.extensions_mut().insert(self);
         response
     }
+}
+
+/// A problem as an answer. None of its text may come from a request.
+pub(crate) fn answer(base: &str, status: StatusCode, code: &str, title: &str, detail: &str) -> Response {
+    let mut body = String::with_capacity(384);
+    // Nothing here comes from a request, so quotes and backslashes are all there is to escape.
+    let mut member = |before: &str, value: &str| {
+        body.push_str(before);
+        value.chars().for_each(|char| match char {
+            '"' | '\\' => body.extend(['\\', char]),
+            _ => body.push(char),
+        });
+    };
+    member("{\"type\":\"", base);
+    member("", code);
+    member("\",\"title\":\"", title);
+    member("\",\"detail\":\"", detail);
+    let _ = write!(body, "\",\"status\":{},\"code\":\"{code}\"}}", status.as_u16());
+    let mut response = (status, Body::from(body)).into_response();
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    headers.insert(CONTENT_LANGUAGE, HeaderValue::from_static("en"));
+    response
 }

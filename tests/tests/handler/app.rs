@@ -61,8 +61,18 @@ impl Ledger {
     pub(crate) fn open(&self) {
         self.0.gate.notify_one();
     }
+    /// Waits for the gate.
+    pub(crate) async fn passed(&self) {
+        self.0.gate.notified().await;
+    }
     pub(crate) fn revoke(&self, user: &str) {
         self.0.revoked.lock().unwrap().insert(user.into());
+    }
+    /// Counts a run, and answers it with the next status that [`answer_with`](Self::answer_with) named.
+    pub(crate) fn answer(&self, text: &str) -> (StatusCode, String) {
+        let run = self.run();
+        let status = self.0.statuses.lock().unwrap().pop().unwrap_or(200);
+        (StatusCode::from_u16(status).unwrap(), format!("run {run}: {text}"))
     }
     /// The statuses that `/answers` gives, the first one first; 200 when there are no more.
     pub(crate) fn answer_with(&self, statuses: &[u16]) {

@@ -13,3 +13,4 @@ mod runs;
 mod seed;
 mod settling;
 mod streams;
+mod webhooks;
