@@ -1,12 +1,21 @@
 //! What the attribute configures, as one const value.
 
-/// How one handler is guarded. The attribute writes it as a literal; times are milliseconds.
+pub use crate::{
+    http::LayerPolicy,
+    values::{Size, Time},
+};
+
+/// How one handler is guarded. The attribute writes it as a literal; times are milliseconds. For
+/// [`Idempotency::layer`](crate::Idempotency::layer) it is built from [`Policy::ttl`].
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
     #[doc(hidden)]
     pub module: &'static str,
     #[doc(hidden)]
     pub handler: &'static str,
+    /// Stands before the operation's name, so that doors never meet in one record.
+    #[doc(hidden)]
+    pub door: &'static str,
     #[doc(hidden)]
     pub ttl_ms: u64,
     #[doc(hidden)]
@@ -40,6 +49,7 @@ impl Policy {
     pub const DEFAULT: Self = Self {
         module: "",
         handler: "",
+        door: "",
         ttl_ms: 0,
         lease_ms: 30_000,
         wait_ms: 0,
@@ -59,6 +69,12 @@ impl Policy {
     #[must_use]
     pub const fn new(module: &'static str, handler: &'static str, ttl_ms: u64) -> Self {
         Self { module, handler, ttl_ms, ..Self::DEFAULT }
+    }
+
+    /// Starts a layer's policy: an answer is kept for `ttl`, from its completion. Everything else is at the attribute's
+    /// default.
+    pub fn ttl(ttl: impl Into<Time>) -> LayerPolicy {
+        LayerPolicy::new(ttl.into())
     }
 }
 

@@ -40,12 +40,16 @@ impl Engine {
                 End::Complete(_) => Outcome::Executed,
                 End::Release => Outcome::Released,
                 End::Hold => Outcome::Held,
+                End::HandOver => return self.waiters.wake(&claim.id),
             },
             // Another attempt owns or settled the record: this one changed nothing.
+            Ok(Ack::Lost) if matches!(end, End::HandOver) => return,
             Ok(Ack::Lost) => Outcome::LeaseLost,
             Err(error) => {
                 telemetry::store_failed("settle", &claim.id, &error);
-                telemetry::outcome(Outcome::CompletionLate, &owner.operation, Some(&claim.id));
+                if !matches!(end, End::HandOver) {
+                    telemetry::outcome(Outcome::CompletionLate, &owner.operation, Some(&claim.id));
+                }
                 if matches!(error, StoreError::Fault(_)) {
                     let engine = Arc::clone(self);
                     // Before the caller has its answer and may retry.
@@ -73,7 +77,7 @@ impl Engine {
         pending: &mut Option<PendingOutcome>,
     ) -> T {
         let (mut ending, mut renewing) = (pin!(ending), pin!(self.keep_lease(owner, true)));
-        let mut gave_up = matches!(end, End::Release);
+        let mut gave_up = matches!(end, End::Release | End::HandOver);
         poll_fn(|context| {
             let ended = ending.as_mut().poll(context);
             if ended.is_pending() {
@@ -90,7 +94,7 @@ impl Engine {
     fn pend(&self, end: &End) -> Option<PendingOutcome> {
         match end {
             End::Complete(done) => Some(self.pending.add(done.id, done.fingerprint, done.outcome.clone())),
-            End::Release | End::Hold => None,
+            End::Release | End::Hold | End::HandOver => None,
         }
     }
 }

@@ -17,6 +17,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use tokio::{sync::mpsc, time::Instant};
 
 use super::{
+    handover::HandedOver,
     headers::stored,
     settle::{Settle, decide},
     stream,
@@ -83,6 +84,9 @@ impl<H: Borrow<Parts>, I: Borrow<Idempotency>> Kept<H, I> {
 /// Decides what becomes of the record and prepares the answer for the caller.
 pub(super) async fn answer(response: Response, policy: &Policy, idempotency: &Idempotency) -> Answer<Response> {
     let (head, mut body) = response.into_parts();
+    if head.extensions.get::<HandedOver>().is_some() {
+        return pass(head, body, engine::Settle::HandOver);
+    }
     let choice = head.extensions.get::<Settle>().copied();
     match choice.unwrap_or_else(|| decide(head.status, policy.record, policy.unknown)) {
         Settle::Keep => {}

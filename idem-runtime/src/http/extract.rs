@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header::CONTENT_TYPE};
 
 use super::{
-    attempt, body,
+    attempt, body, handover,
     key::{self, Key},
     problem::{KeyInvalid, KeyMissing, Problem},
     provide::{Provides, Via, ViaLayer},
@@ -187,6 +187,8 @@ pub(super) async fn capture(
     idempotency: Option<Idempotency>,
     mode: Mode,
 ) -> Result<(Request, Head), Response> {
+    // A layer above has claimed for whatever stands below it; from here on this one guards.
+    handover::take_over(request.extensions_mut()).await;
     let uri =
         request.extensions().get::<OriginalUri>().map_or_else(|| request.uri().clone(), |original| original.0.clone());
     let route = request.extensions().get::<MatchedPath>().cloned();
@@ -227,7 +229,7 @@ pub(super) async fn capture(
 }
 
 /// Methods that change nothing (RFC 9110 §9.2.1) pass through unrecorded.
-fn is_safe(method: &Method) -> bool {
+pub(super) fn is_safe(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
 }
 

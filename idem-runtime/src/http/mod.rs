@@ -1,4 +1,4 @@
-//! The axum door: what the attribute's expansion talks to, and what an application meets.
+//! The axum and tower doors: what the attribute's expansion talks to, and what an application meets.
 
 mod attempt;
 mod body;
@@ -6,12 +6,15 @@ mod capture;
 mod expand_state;
 mod extract;
 mod guard;
+mod handover;
 mod headers;
 mod key;
+mod layer;
 mod problem;
 mod provide;
 mod recordable;
 mod replay;
+mod require;
 mod settle;
 mod stream;
 
@@ -19,10 +22,12 @@ pub use attempt::Attempt;
 pub use expand_state::{Argument, Incoming, LastArgument, Skipped, last_of, part_of, supplied_by_layer, supply, then};
 pub use extract::{Expression, Head, InLayer, InState, KeyMode, NeedsIdempotency, Optional, OtherHeader, Required};
 pub(crate) use guard::guard;
+pub use layer::{Guarded, IdempotencyLayer, LayerPolicy};
 pub use problem::{
     InProgress, KeyInvalid, KeyMissing, KeyReused, LeaseLost, NotInstalled, OutcomeUnknown, Problem, StoreUnavailable,
 };
 pub use provide::{HasIdempotency, Provides, Via, ViaArc, ViaFromRef, ViaLayer, ViaRef, ViaTrait};
 pub use recordable::Recordable;
 pub use replay::Replayed;
+pub use require::{RequireKey, RequireKeyLayer};
 pub use settle::Settle;
