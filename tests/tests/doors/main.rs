@@ -10,6 +10,7 @@
 )]
 
 mod layer;
+mod once;
 mod routes;
 
 // What the handler's door is tested by, over the routes of this door.

@@ -189,7 +189,7 @@ pub(crate) fn panic_once(ledger: &Ledger) -> StatusCode {
 }
 
 /// Waits for what is sure to come; what doesn't fails the test instead of holding it up.
-async fn soon<T>(event: impl Future<Output = T>) -> T {
+pub(crate) async fn soon<T>(event: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(30), event).await.expect("an event that never came")
 }
 
