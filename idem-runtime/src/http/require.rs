@@ -53,18 +53,14 @@ impl<S> tower_layer::Layer<S> for RequireKeyLayer {
     }
 }
 
-/// Whether the request is let through; the refusal if not.
-fn check<B>(request: &Request<B>, idempotency: &Idempotency) -> Result<(), Response> {
+/// The refusal of a request that needs a key and has none.
+fn refusal<B>(request: &Request<B>, idempotency: &Idempotency) -> Option<Response> {
     if !matches!(*request.method(), Method::POST | Method::PATCH) {
-        return Ok(());
+        return None;
     }
-    match read_key(request.headers(), Policy::DEFAULT.header, false) {
-        Ok(_) => Ok(()),
-        Err(problem) => {
-            let label = label(request.method(), request.extensions().get::<MatchedPath>());
-            Err(refuse(problem, Some(idempotency), &label.into()))
-        }
-    }
+    let problem = read_key(request.headers(), Policy::DEFAULT.header, false).err()?;
+    let label = label(request.method(), request.extensions().get::<MatchedPath>());
+    Some(refuse(problem, Some(idempotency), &label.into()))
 }
 
 impl<S, B> Service<Request<B>> for RequireKey<S>
@@ -83,12 +79,12 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        match check(&request, &self.idempotency) {
-            Ok(()) => {
+        match refusal(&request, &self.idempotency) {
+            None => {
                 let answering = self.inner.call(request);
                 Box::pin(async move { answering.await.map(IntoResponse::into_response) })
             }
-            Err(refusal) => Box::pin(ready(Ok(refusal))),
+            Some(refusal) => Box::pin(ready(Ok(refusal))),
         }
     }
 }

@@ -9,6 +9,9 @@
     reason = "these are tests"
 )]
 
+mod browser;
+#[cfg(feature = "sqlite")]
+mod client;
 mod layer;
 mod once;
 mod routes;

@@ -171,7 +171,6 @@ impl LayerPolicy {
     }
 
     #[track_caller]
-    #[expect(clippy::panic, reason = "documented: a wrong literal should stop the start-up, not every request")]
     pub(super) fn build(mut self, idempotency: Idempotency) -> Config {
         let Policy { ttl_ms, lease_ms, wait_ms, optional, .. } = self.policy;
         if ttl_ms != u64::MAX {
