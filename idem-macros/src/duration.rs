@@ -1,4 +1,4 @@
-//! Durations and sizes as people write them, read at compile time.
+//! Durations and sizes as people write them. `idem-runtime` links to this file.
 
 /// More than any retention; keeps sums with the time of day far from overflow.
 const LONGEST_MS: u64 = 36_500 * DAY;

@@ -9,6 +9,7 @@
 //! # Reading order
 //!
 //! 1. [`Idempotency`]: the handle, its builder, `connect`, `drain`, `forget`.
+//!    [`Idempotency::layer`] guards routers, `Idempotency::once` consumers.
 //! 2. [`store`]: which store, and how to write one.
 //! 3. [`http`]: what a handler may use ([`Attempt`], [`Settle`]) and the problems that callers get.
 #![cfg_attr(feature = "webhooks", doc = "4. [`webhooks`]: extractors that verify who sent a delivery.")]
@@ -23,6 +24,7 @@
 //! | feature | |
 //! |---|---|
 //! | `macros` (default) | the attribute |
+//! | `once` (default) | `Idempotency::once`, for consumers of messages |
 //! | `sqlite`, `postgres`, `redis`, `redis-cluster` | durable stores |
 //! | `metrics` | counters and histograms through the `metrics` facade |
 //! | `webhooks` | extractors that verify webhooks' signatures |
@@ -56,11 +58,16 @@ pub mod webhooks;
 #[path = "private.rs"]
 pub mod __private;
 mod connect;
+// The attribute's own; a link, since a published crate holds all of its files.
+mod duration;
 mod engine;
 mod idempotency;
 mod key_part;
+#[cfg(feature = "once")]
+mod once;
 mod record;
 mod telemetry;
+mod values;
 
 pub use connect::ConnectError;
 pub use http::{Attempt, HasIdempotency, NeedsIdempotency, Settle};
@@ -68,6 +75,10 @@ pub use http::{Attempt, HasIdempotency, NeedsIdempotency, Settle};
 pub use idem_macros::idempotent;
 pub use idempotency::{Builder, Idempotency};
 pub use key_part::KeyPart;
+#[cfg(feature = "once")]
+pub use once::{Once, OnceError, OnceRun};
+pub use policy::Policy;
+pub use values::{Size, Time};
 
 /// The README's example compiles.
 #[cfg(doctest)]

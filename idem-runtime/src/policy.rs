@@ -1,12 +1,16 @@
 //! What the attribute configures, as one const value.
 
-/// How one handler is guarded. The attribute writes it as a literal; times are milliseconds.
+/// How one handler is guarded. The attribute writes it as a literal; times are milliseconds. For
+/// [`Idempotency::layer`](crate::Idempotency::layer) it is built from [`Policy::ttl`].
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
     #[doc(hidden)]
     pub module: &'static str,
     #[doc(hidden)]
     pub handler: &'static str,
+    /// Stands before the operation's name, so that doors never meet in one record.
+    #[doc(hidden)]
+    pub door: &'static str,
     #[doc(hidden)]
     pub ttl_ms: u64,
     #[doc(hidden)]
@@ -40,6 +44,7 @@ impl Policy {
     pub const DEFAULT: Self = Self {
         module: "",
         handler: "",
+        door: "",
         ttl_ms: 0,
         lease_ms: 30_000,
         wait_ms: 0,

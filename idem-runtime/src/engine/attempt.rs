@@ -1,7 +1,7 @@
 //! What a running handler may know of its own attempt.
 
 use std::sync::{
-    OnceLock,
+    Mutex, PoisonError,
     atomic::{AtomicBool, Ordering},
 };
 
@@ -13,7 +13,7 @@ use crate::protocol::Token;
 /// Shared between a run and its handler; filled when the run starts.
 #[derive(Debug, Default)]
 pub(crate) struct AttemptCell {
-    started: OnceLock<Started>,
+    started: Mutex<Option<Started>>,
     lost: AtomicBool,
     lost_notify: Notify,
     handover: Handover,
@@ -29,12 +29,12 @@ pub(crate) struct Started {
 
 impl AttemptCell {
     pub(crate) fn start(&self, started: Started) {
-        // A cell serves one request and a request starts one run.
-        let _ = self.started.set(started);
+        // A claim that was handed over started before the one it was handed to.
+        *self.started.lock().unwrap_or_else(PoisonError::into_inner) = Some(started);
     }
 
     pub(crate) fn started(&self) -> Option<Started> {
-        self.started.get().copied()
+        *self.started.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The transaction that the run shares with its record, where a parameter asks for one.

@@ -50,13 +50,15 @@ pub(super) enum End {
     Complete(Completion),
     Release,
     Hold,
+    /// A release that nobody hears of: another claim guards the work.
+    HandOver,
 }
 
 impl End {
     const fn verb(&self) -> &'static str {
         match self {
             Self::Complete(_) => "complete",
-            Self::Release => "release",
+            Self::Release | Self::HandOver => "release",
             Self::Hold => "hold",
         }
     }
@@ -69,7 +71,7 @@ impl Engine {
         Box::pin(async move {
             let result = match &end {
                 End::Complete(completion) => store.dyn_complete(completion).await,
-                End::Release => store.dyn_release(&id, &token).await,
+                End::Release | End::HandOver => store.dyn_release(&id, &token).await,
                 End::Hold => store.dyn_hold(&id, &token, ttl).await,
             };
             telemetry::store_time(end.verb(), store.dyn_name(), began.elapsed(), result.is_err());
@@ -91,8 +93,8 @@ impl Engine {
     pub(super) async fn end_eventually(&self, claim: &Claim, end: End) {
         // A lapsed claim is out of the way by itself, but with `hold` it blocks its key until it expires.
         let lasts = match end {
-            End::Release if !claim.hold => claim.lease,
-            End::Release => claim.lease.saturating_add(claim.ttl),
+            End::Release | End::HandOver if !claim.hold => claim.lease,
+            End::Release | End::HandOver => claim.lease.saturating_add(claim.ttl),
             End::Complete(_) | End::Hold => claim.ttl,
         };
         let until = Instant::now() + lasts.min(Duration::from_hours(30 * 24));

@@ -106,6 +106,8 @@ pub(crate) enum Settle {
     Release,
     /// The outcome is marked unknown.
     Hold,
+    /// The claim is forgotten and not reported: the reply goes on under a claim of its own.
+    HandOver,
     /// Known once the reply has been copied on its way; the lease is renewed until then.
     Later {
         /// The outcome to store if the copy is cut short.

@@ -95,7 +95,9 @@ impl Engine {
         }
         let began = Instant::now();
         let stop = self.drive(&owner, work.run()).await;
-        telemetry::handler_time(&owner.operation, began.elapsed());
+        if !matches!(stop, Stop::Finished(Answer { settle: Settle::HandOver, .. })) {
+            telemetry::handler_time(&owner.operation, began.elapsed());
+        }
         match stop {
             Stop::Lost => self.lose(owner),
             Stop::Panicked(payload) => {
@@ -108,6 +110,7 @@ impl Engine {
                     Settle::Keep(outcome) => self.keep(owner, outcome).await,
                     Settle::Release => self.settle(owner, End::Release).await,
                     Settle::Hold => self.settle(owner, End::Hold).await,
+                    Settle::HandOver => self.settle(owner, End::HandOver).await,
                     Settle::Later { cut, copy } => {
                         tokio::spawn(Arc::clone(&self).settle_later(owner, cut, copy).in_current_span());
                     }

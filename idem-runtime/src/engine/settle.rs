@@ -36,7 +36,7 @@ impl Engine {
         let mut pending = None;
         let place = match &end {
             End::Complete(done) => self.cache.as_ref().and_then(|cache| cache.reserve(done.id)),
-            End::Release | End::Hold => None,
+            End::Release | End::Hold | End::HandOver => None,
         };
         let sent = clock::now();
         let ending = bounded(self.end(claim, &end), self.store_timeout);
@@ -50,12 +50,16 @@ impl Engine {
                 }
                 End::Release => Outcome::Released,
                 End::Hold => Outcome::Held,
+                End::HandOver => return self.waiters.wake(&claim.id),
             },
             // Another attempt owns or settled the record: this one changed nothing.
+            Ok(Ack::Lost) if matches!(end, End::HandOver) => return,
             Ok(Ack::Lost) => Outcome::LeaseLost,
             Err(error) => {
                 telemetry::store_failed("settle", &claim.id, &error);
-                telemetry::outcome(Outcome::CompletionLate, &owner.operation, Some(&claim.id));
+                if !matches!(end, End::HandOver) {
+                    telemetry::outcome(Outcome::CompletionLate, &owner.operation, Some(&claim.id));
+                }
                 if matches!(error, StoreError::Fault(_)) {
                     let engine = Arc::clone(self);
                     // Before the caller has its answer and may retry.
@@ -83,7 +87,7 @@ impl Engine {
         pending: &mut Option<PendingOutcome>,
     ) -> T {
         let (mut ending, mut renewing) = (pin!(ending), pin!(self.keep_lease(owner, true)));
-        let mut gave_up = matches!(end, End::Release);
+        let mut gave_up = matches!(end, End::Release | End::HandOver);
         poll_fn(|context| {
             let ended = ending.as_mut().poll(context);
             if ended.is_pending() {
@@ -100,7 +104,7 @@ impl Engine {
     fn pend(&self, end: &End) -> Option<PendingOutcome> {
         match end {
             End::Complete(done) => Some(self.pending.add(done.id, done.fingerprint, done.outcome.clone())),
-            End::Release | End::Hold => None,
+            End::Release | End::Hold | End::HandOver => None,
         }
     }
 }

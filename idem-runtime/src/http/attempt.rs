@@ -28,6 +28,11 @@ use crate::engine::AttemptCell;
 pub struct Attempt(Arc<AttemptCell>);
 
 impl Attempt {
+    #[cfg(feature = "once")]
+    pub(crate) fn of(cell: Arc<AttemptCell>) -> Self {
+        Self(cell)
+    }
+
     /// The attempt's random token: names this run and no other.
     pub fn token(&self) -> Option<[u8; 16]> {
         self.0.started().map(|started| *started.token.as_bytes())

@@ -20,6 +20,7 @@ use tokio::{
 };
 
 use super::{
+    handover::HandedOver,
     headers::stored,
     problem::{Problem, RolledBack},
     settle::{Settle, commits, decide},
@@ -87,6 +88,9 @@ impl<H: Borrow<Parts>, I: Borrow<Idempotency>> Kept<H, I> {
 /// Decides what becomes of the record and prepares the answer for the caller.
 pub(super) async fn answer(response: Response, policy: &Policy, idempotency: &Idempotency) -> Answer<Response> {
     let (head, mut body) = response.into_parts();
+    if head.extensions.get::<HandedOver>().is_some() {
+        return pass(head, body, engine::Settle::HandOver);
+    }
     let choice = head.extensions.get::<Settle>().copied();
     match choice.unwrap_or_else(|| decide(head.status, policy.record, policy.unknown)) {
         Settle::Keep => {}

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header::CONTENT_TYPE};
 
 use super::{
-    attempt, body,
+    attempt, body, handover,
     key::{self, Key},
     problem::{KeyInvalid, KeyMissing, Problem},
     provide::{Provides, Via, ViaLayer},
@@ -80,10 +80,9 @@ impl<E, O> NeedsIdempotency<E, O> {
         (self.head, self.inner)
     }
 
-    /// Reads the key, then the body, then lets `E` have the request as it was. What needs no waiting is done before the
-    /// future is made, so that the future holds little.
+    /// Lets `E` have the request as it was.
     fn take<S, M>(
-        mut request: Request,
+        request: Request,
         state: &S,
         idempotency: Option<Idempotency>,
         mode: Mode,
@@ -92,12 +91,9 @@ impl<E, O> NeedsIdempotency<E, O> {
         S: Sync,
         E: FromRequest<S, M> + Send,
     {
-        let head = capture(&mut request, idempotency, mode);
+        let captured = captured(request, idempotency, mode);
         async move {
-            let mut head = head?;
-            if !matches!(head.key, KeySource::Ignored) {
-                (request, head.body) = body::read(request).await?;
-            }
+            let (request, head) = captured.await?;
             let inner = E::from_request(request, state).await.map_err(IntoResponse::into_response)?;
             Ok(Self { head, inner, mode: PhantomData })
         }
@@ -191,6 +187,25 @@ where
     }
 }
 
+/// Reads the key, then the body, and gives back the request as it was. What needs no waiting is done before the future is
+/// made, so that the future holds little.
+pub(super) fn captured(
+    mut request: Request,
+    idempotency: Option<Idempotency>,
+    mode: Mode,
+) -> impl Future<Output = Result<(Request, Box<Head>), Response>> + Send {
+    let head = capture(&mut request, idempotency, mode);
+    async move {
+        // A layer above has claimed for whatever stands below it; from here on this one guards.
+        handover::take_over(request.extensions_mut()).await;
+        let mut head = head?;
+        if !matches!(head.key, KeySource::Ignored) {
+            (request, head.body) = body::read(request).await?;
+        }
+        Ok((request, head))
+    }
+}
+
 /// Keeps what is needed of everything but the body.
 #[expect(clippy::result_large_err, reason = "an answer, as extractors refuse with")]
 fn capture(request: &mut Request, idempotency: Option<Idempotency>, mode: Mode) -> Result<Box<Head>, Response> {
@@ -230,7 +245,7 @@ fn capture(request: &mut Request, idempotency: Option<Idempotency>, mode: Mode) 
 }
 
 /// Methods that change nothing (RFC 9110 §9.2.1) pass through unrecorded.
-fn is_safe(method: &Method) -> bool {
+pub(super) fn is_safe(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
 }
 

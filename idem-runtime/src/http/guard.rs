@@ -2,7 +2,8 @@
 
 use std::{borrow::Cow, panic::resume_unwind, sync::Arc, time::Duration};
 
-use axum::response::Response;
+use axum::{extract::MatchedPath, response::Response};
+use http::Method;
 
 use super::{
     capture,
@@ -69,7 +70,8 @@ where
         Some(name) => Cow::Borrowed(name),
         None => Cow::Owned(operation_name(&head.method, head.route.as_ref(), &head.uri)),
     };
-    let label: Arc<str> = policy.operation.map_or_else(|| label(&head.method, head.route.as_ref()).into(), Arc::from);
+    let operation = if policy.door.is_empty() { operation } else { Cow::Owned(format!("{}{operation}", policy.door)) };
+    let label = label_of(&policy, &head.method, head.route.as_ref());
     let key = match find_key(&policy, &head, given) {
         Ok(Some(key)) => key,
         Ok(None) => {
@@ -182,6 +184,15 @@ where
         }
         // Without a claim there is nobody to be refused by.
         _ => Problem::from(StoreUnavailable {}).respond(idempotency.problem_base()),
+    }
+}
+
+/// What metrics and events call the operation.
+pub(super) fn label_of(policy: &Policy, method: &Method, route: Option<&MatchedPath>) -> Arc<str> {
+    match policy.operation {
+        Some(name) if policy.door.is_empty() => name.into(),
+        Some(name) => format!("{}{name}", policy.door).into(),
+        None => format!("{}{}", policy.door, label(method, route)).into(),
     }
 }
 

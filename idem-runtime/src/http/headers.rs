@@ -1,6 +1,35 @@
-//! Which headers of an answer are stored with it.
+//! Which headers of an answer are stored with it, and which a browser must be told of.
 
-use http::{HeaderMap, HeaderName, HeaderValue, header::CONNECTION};
+use http::{
+    HeaderMap, HeaderName, HeaderValue,
+    header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER},
+};
+
+/// The request headers that a browser's preflight asks for: name them in CORS as allowed, beside those of your own.
+///
+/// ```
+/// use axum::http::Method;
+/// use idem_runtime::http::{EXPOSED_HEADERS, REQUEST_HEADERS};
+/// use tower_http::cors::CorsLayer;
+///
+/// let cors = CorsLayer::new()
+///     .allow_origin(["https://shop.example".parse().unwrap()])
+///     .allow_methods([Method::GET, Method::POST])
+///     .allow_headers(REQUEST_HEADERS)
+///     .expose_headers(EXPOSED_HEADERS);
+/// // `router.layer(cors)`, outside of everything that answers: a preflight carries no key.
+/// ```
+///
+/// `Content-Type` is among them, since JSON is asked for too. A handler with `header = "X-Request-Id"` needs that name instead
+/// of the first. Access-control headers are never stored: a replay gets those of its own request.
+pub const REQUEST_HEADERS: [HeaderName; 2] = [HeaderName::from_static("idempotency-key"), CONTENT_TYPE];
+
+/// The response headers that a script may read if CORS exposes them: whether an answer is a replay, whether its body was
+/// kept, and when to try again.
+pub const EXPOSED_HEADERS: [HeaderName; 3] = [HeaderName::from_static("idempotent-replayed"), NOT_KEPT, RETRY_AFTER];
+
+/// Says that the body of an answer was too large to be kept.
+pub(super) const NOT_KEPT: HeaderName = HeaderName::from_static("idempotent-body");
 
 /// Header fields that belong to one exchange and not to the answer: RFC 9110 §7.6.1, RFC 9111 §3.1, and what
 /// infrastructure adds.

@@ -1,4 +1,4 @@
-//! The axum door: what the attribute's expansion talks to, and what an application meets.
+//! The axum and tower doors: what the attribute's expansion talks to, and what an application meets.
 
 mod attempt;
 mod body;
@@ -6,8 +6,10 @@ mod capture;
 mod expand_state;
 mod extract;
 mod guard;
+mod handover;
 mod headers;
 mod key;
+mod layer;
 mod loan;
 #[cfg(feature = "utoipa")]
 mod openapi;
@@ -15,6 +17,7 @@ mod problem;
 mod provide;
 mod recordable;
 mod replay;
+mod require;
 mod settle;
 mod stream;
 
@@ -22,6 +25,8 @@ pub use attempt::Attempt;
 pub use expand_state::{Argument, Incoming, LastArgument, Skipped, last_of, part_of, supplied_by_layer, supply, then};
 pub use extract::{Expression, Head, InLayer, InState, KeyMode, NeedsIdempotency, Optional, OtherHeader, Required};
 pub(crate) use guard::guard;
+pub use headers::{EXPOSED_HEADERS, REQUEST_HEADERS};
+pub use layer::{Guarded, IdempotencyLayer, LayerPolicy};
 pub use loan::Loan;
 #[cfg(feature = "utoipa")]
 pub use openapi::{IdempotencyKey, IdempotencyResponses, IdempotentOperations, OptionalIdempotencyKey};
@@ -34,4 +39,5 @@ pub(crate) use problem::{answer, problems};
 pub use provide::{HasIdempotency, Provides, Via, ViaArc, ViaFromRef, ViaLayer, ViaRef, ViaTrait};
 pub use recordable::Recordable;
 pub use replay::Replayed;
+pub use require::{RequireKey, RequireKeyLayer};
 pub use settle::Settle;

@@ -2,13 +2,11 @@
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, header::CONTENT_ENCODING};
+use http::{HeaderValue, header::CONTENT_ENCODING};
 use http_body_util::{BodyExt as _, Full};
 
+use super::headers::NOT_KEPT;
 use crate::{Idempotency, record::Outcome, store::CorruptRecord};
-
-/// Says that the body of this answer was too large to be kept.
-const BODY: HeaderName = HeaderName::from_static("idempotent-body");
 
 /// Marks a replayed answer among its extensions, for layers outside: what they find in the extensions of a first answer
 /// is not stored.
@@ -24,7 +22,7 @@ pub(super) fn response(outcome: Bytes, idempotency: &Idempotency) -> Result<Resp
             Body::new(Full::new(body).with_trailers(std::future::ready(Some(Ok(trailers)))))
         }
         (None, _) => {
-            headers.insert(BODY, HeaderValue::from_static("not-kept"));
+            headers.insert(NOT_KEPT, HeaderValue::from_static("not-kept"));
             // Nothing is not valid gzip.
             headers.remove(CONTENT_ENCODING);
             Body::empty()

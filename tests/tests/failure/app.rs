@@ -1,27 +1,25 @@
 //! Handlers over a store that fails on demand.
 
 use std::{
+    pin::Pin,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
+    task::{Context, Poll},
     time::Duration,
 };
 
-use axum::{
-    Json, Router,
-    extract::{FromRef, Path, State},
-    http::StatusCode,
-    response::IntoResponse,
-    routing::post,
-};
+use axum::{Json, Router, body::Bytes, extract::FromRef, http::StatusCode, response::IntoResponse};
+use http_body::Frame;
 use idem_runtime::{
-    Attempt, Builder, Idempotency, idempotent,
+    Attempt, Builder, Idempotency,
     store::{FaultStore, MemoryStore, Record, RecordId, State as Stored, Store as _, Verb},
 };
 use idem_tests::server::{Answer, Server};
 use tokio::sync::{Notify, Semaphore};
 
+pub(crate) use crate::routes::router;
 use crate::seen::Seen;
 
 #[derive(Clone, FromRef)]
@@ -68,7 +66,7 @@ pub(crate) struct Run {
 }
 
 impl Ledger {
-    fn begin(&self) -> Run {
+    pub(crate) fn begin(&self) -> Run {
         let number = self.0.begun.fetch_add(1, SeqCst) + 1;
         self.0.most.fetch_max(self.0.now.fetch_add(1, SeqCst) + 1, SeqCst);
         self.0.changed.notify_waiters();
@@ -129,7 +127,7 @@ impl Ledger {
 }
 
 impl Run {
-    fn end(mut self) -> (StatusCode, Json<usize>) {
+    pub(crate) fn end(mut self) -> (StatusCode, Json<usize>) {
         self.ended = true;
         let status = self.ledger.0.statuses.lock().unwrap().pop().unwrap_or(201);
         (StatusCode::from_u16(status).unwrap(), Json(self.number))
@@ -146,7 +144,8 @@ impl Drop for Run {
     }
 }
 
-async fn held_up(ledger: Ledger, attempt: Attempt) -> impl IntoResponse {
+/// Holds a run up until its gate opens.
+pub(crate) async fn held_up(ledger: Ledger, attempt: Attempt) -> impl IntoResponse {
     let run = ledger.begin();
     let told = ledger.clone();
     tokio::spawn(async move {
@@ -158,67 +157,39 @@ async fn held_up(ledger: Ledger, attempt: Attempt) -> impl IntoResponse {
     run.end()
 }
 
-#[idempotent(ttl = "24h", lease = "2s")]
-async fn pay(State(ledger): State<Ledger>) -> impl IntoResponse {
-    ledger.begin().end()
+/// A body that panics behind `left` pieces; `wait` makes it a slow one.
+pub(crate) struct Panics {
+    pub(crate) left: usize,
+    pub(crate) wait: bool,
 }
 
-#[idempotent(ttl = "24h", lease = "2s", unknown = hold)]
-async fn hold(State(ledger): State<Ledger>) -> impl IntoResponse {
-    ledger.begin().end()
+impl http_body::Body for Panics {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if self.wait {
+            self.wait = false;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        assert!(self.left > 0, "the body panics");
+        self.left -= 1;
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"piece")))))
+    }
 }
 
-#[idempotent(ttl = "24h", lease = "2s", outage = run)]
-async fn run(State(ledger): State<Ledger>) -> impl IntoResponse {
-    ledger.begin().end()
-}
-
-#[idempotent(ttl = "24h", lease = "2s", optional)]
-async fn optional(State(ledger): State<Ledger>) -> impl IntoResponse {
-    ledger.begin().end()
-}
-
-#[idempotent(ttl = "24h", lease = "900ms")]
-async fn slow(State(ledger): State<Ledger>, attempt: Attempt) -> impl IntoResponse {
-    held_up(ledger, attempt).await
-}
-
-#[idempotent(ttl = "24h", lease = "900ms", unknown = hold)]
-async fn slow_hold(State(ledger): State<Ledger>, attempt: Attempt) -> impl IntoResponse {
-    held_up(ledger, attempt).await
-}
-
-#[idempotent(ttl = "24h", lease = "30s", wait = "20s")]
-async fn awaited(State(ledger): State<Ledger>, attempt: Attempt) -> impl IntoResponse {
-    held_up(ledger, attempt).await
-}
-
-#[idempotent(ttl = "24h", operation = "named")]
-async fn fallback(State(ledger): State<Ledger>) -> impl IntoResponse {
-    ledger.begin().end()
-}
-
-#[idempotent(ttl = "24h")]
-async fn unrouted(State(ledger): State<Ledger>, _: Option<Path<String>>) -> impl IntoResponse {
-    ledger.begin().end()
-}
-
-pub(crate) fn router(app: App) -> Router {
-    Router::new()
-        .route("/pay", post(pay))
-        .route("/hold", post(hold))
-        .route("/run", post(run))
-        .route("/optional", post(optional))
-        .route("/slow", post(slow))
-        .route("/slow-hold", post(slow_hold))
-        .route("/awaited", post(awaited))
-        .route("/named", post(fallback))
-        .fallback(unrouted)
-        .with_state(app)
+/// Panics on its first run.
+pub(crate) fn panic_once(ledger: &Ledger) -> StatusCode {
+    assert!(ledger.number() > 1, "at once");
+    StatusCode::OK
 }
 
 /// Waits for what is sure to come; what doesn't fails the test instead of holding it up.
-async fn soon<T>(event: impl Future<Output = T>) -> T {
+pub(crate) async fn soon<T>(event: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(30), event).await.expect("an event that never came")
 }
 

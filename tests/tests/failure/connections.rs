@@ -3,34 +3,15 @@
 use std::time::Duration;
 
 use axum::{
-    Router,
     body::Bytes,
-    extract::State,
     http::{Request, StatusCode, Version},
-    response::IntoResponse,
-    routing::post,
 };
 use h2::{Reason, client::SendRequest};
-use idem_runtime::{idempotent, store::Verb};
+use idem_runtime::store::Verb;
 use idem_tests::server::{Answer, Server};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::app::{App, Ledger, Test, router, start, start_with};
-
-/// Takes any bytes, so that half a body would do.
-#[idempotent(ttl = "24h", lease = "5s")]
-async fn bytes(State(ledger): State<Ledger>, body: Bytes) -> impl IntoResponse {
-    ledger.number();
-    body.len().to_string()
-}
-
-async fn start_bytes() -> Test {
-    start_with(
-        |builder| builder,
-        |app: App| Router::new().route("/bytes", post(bytes)).with_state(app.clone()).merge(router(app)),
-    )
-    .await
-}
+use crate::app::start;
 
 /// An HTTP/2 connection of its own.
 async fn connect(server: &Server) -> SendRequest<Bytes> {
@@ -75,7 +56,7 @@ async fn a_reset_mid_run_does_not_stop_it() {
 /// K16: half a body is never taken for a whole one, whether or not its length was announced.
 #[tokio::test]
 async fn a_reset_mid_body_claims_nothing() {
-    let test = start_bytes().await;
+    let test = start().await;
     for reason in [Reason::CANCEL, Reason::NO_ERROR, Reason::INTERNAL_ERROR] {
         for length in [None, Some("8")] {
             let mut sender = connect(&test.server).await;
@@ -105,7 +86,7 @@ async fn a_reset_mid_body_claims_nothing() {
 /// A body that trickles in holds no claim.
 #[tokio::test]
 async fn a_stalled_body_holds_no_claim() {
-    let test = start_bytes().await;
+    let test = start().await;
     let head =
         "POST /bytes HTTP/1.1\r\nhost: x\r\nconnection: close\r\nidempotency-key: k1\r\ncontent-length: 8\r\n\r\nhalf";
     let mut stalled = test.server.send_raw(head).await;
@@ -122,7 +103,7 @@ async fn a_stalled_body_holds_no_claim() {
 /// A body that is cut off claims nothing either.
 #[tokio::test]
 async fn a_body_that_is_cut_off_claims_nothing() {
-    let test = start_bytes().await;
+    let test = start().await;
     for framing in ["content-length: 8\r\n\r\nhalf", "transfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n"] {
         let mut cut =
             test.server.send_raw(format!("POST /bytes HTTP/1.1\r\nhost: x\r\nidempotency-key: k1\r\n{framing}")).await;
@@ -138,7 +119,7 @@ async fn a_body_that_is_cut_off_claims_nothing() {
 /// A client that asks before it sends a large body is told about a missing key before it has sent it.
 #[tokio::test]
 async fn a_missing_key_is_refused_before_the_body() {
-    let test = start_bytes().await;
+    let test = start().await;
     let head = "POST /bytes HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 8\r\n";
     let mut refused = test.server.send_raw(format!("{head}\r\n")).await;
     let mut first = [0; 12];

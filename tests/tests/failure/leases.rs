@@ -7,7 +7,10 @@ use idem_runtime::{
     store::{Fault, Gate, State, Verb},
 };
 
-use crate::app::{refused, start};
+use crate::{
+    app::{refused, start},
+    routes::DOOR,
+};
 
 const LEASE: Duration = Duration::from_millis(900);
 
@@ -152,7 +155,7 @@ async fn a_held_run_whose_key_was_freed_settles_nothing() {
     let test = start().await;
     let first = test.begin("/slow-hold");
     test.ledger.begun(1).await;
-    assert!(test.idempotency.forget("POST /slow-hold", &Idempotency::NO_SCOPE, "k1").await.unwrap());
+    assert!(test.idempotency.forget(&format!("{DOOR}POST /slow-hold"), &Idempotency::NO_SCOPE, "k1").await.unwrap());
     let second = test.begin("/slow-hold");
     test.ledger.begun(2).await;
     test.ledger.told_lost().await;

@@ -19,6 +19,7 @@ mod encodings;
 mod leases;
 mod outcomes;
 mod panics;
+mod routes;
 mod secrets;
 mod seen;
 mod settling;

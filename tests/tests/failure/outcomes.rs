@@ -4,7 +4,10 @@ use axum::http::header;
 use idem_runtime::store::{Fault, Verb};
 use idem_tests::server::Answer;
 
-use crate::app::{Test, start};
+use crate::{
+    app::{Test, start},
+    routes::DOOR,
+};
 
 /// Sends a keyless request, or one with something wrong about it.
 async fn wrong(test: &Test, path: &str, key: Option<&str>) -> u16 {
@@ -56,10 +59,14 @@ async fn a_fallback_is_one_operation_whatever_the_path() {
         assert_eq!(test.send(path).await.status, 201);
     }
     test.check(2, &["executed", "replayed", "executed", "replayed"]);
-    assert!(test.seen.events().iter().all(|event| event["operation"] == "POST (no route)"), "{}", test.seen.text());
+    assert!(
+        test.seen.events().iter().all(|event| event["operation"] == format!("{DOOR}POST (no route)")),
+        "{}",
+        test.seen.text()
+    );
     let before = test.seen.events().len();
     assert_eq!(test.send("/named").await.status, 201);
-    assert_eq!(test.seen.events()[before]["operation"], "named");
+    assert_eq!(test.seen.events()[before]["operation"], format!("{DOOR}named"));
 }
 
 /// Safe methods and requests that are refused before idempotency is asked are no outcomes.

@@ -1,83 +1,8 @@
 //! Handlers and bodies that panic, and handlers that are dropped.
 
-use std::{
-    pin::Pin,
-    task::{Context, Poll},
-};
+use idem_runtime::store::{Fault, State as Stored, Verb};
 
-use axum::{
-    Router,
-    body::{Body, Bytes},
-    extract::{Path, State},
-    http::StatusCode,
-    routing::post,
-};
-use http_body::Frame;
-use idem_runtime::{
-    idempotent,
-    store::{Fault, State as Stored, Verb},
-};
-
-use crate::app::{App, Ledger, Test, refused, start_with};
-
-/// Panics at its first poll, before any await.
-#[expect(clippy::panic, reason = "the point")]
-#[idempotent(ttl = "24h", lease = "2s")]
-async fn at_once(State(ledger): State<Ledger>) -> StatusCode {
-    if ledger.number() == 1 { panic!("at once") } else { StatusCode::OK }
-}
-
-#[expect(clippy::panic, reason = "the point")]
-#[idempotent(ttl = "24h", lease = "2s", unknown = hold)]
-async fn holding(State(ledger): State<Ledger>) -> StatusCode {
-    if ledger.number() == 1 { panic!("at once") } else { StatusCode::OK }
-}
-
-/// A body that panics at its `n`-th piece.
-struct Panics {
-    left: usize,
-    wait: bool,
-}
-
-impl http_body::Body for Panics {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        if self.wait {
-            self.wait = false;
-            context.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        assert!(self.left > 0, "the body panics");
-        self.left -= 1;
-        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"piece")))))
-    }
-}
-
-/// `pieces` come whole, then a panic; `wait` makes the body a slow one.
-#[idempotent(ttl = "24h", lease = "2s")]
-async fn body(State(ledger): State<Ledger>, Path((left, wait)): Path<(usize, bool)>) -> Body {
-    ledger.number();
-    Body::new(Panics { left, wait })
-}
-
-async fn start() -> Test {
-    start_with(
-        |builder| builder,
-        |app: App| {
-            Router::new()
-                .route("/at-once", post(at_once))
-                .route("/holding", post(holding))
-                .route("/body/{left}/{wait}", post(body))
-                .with_state(app)
-        },
-    )
-    .await
-}
+use crate::app::{refused, start};
 
 fn raw(path: &str) -> String {
     format!("POST {path} HTTP/1.1\r\nhost: x\r\nidempotency-key: k1\r\ncontent-length: 0\r\n\r\n")
