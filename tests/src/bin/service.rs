@@ -1,7 +1,7 @@
 //! A payment service in a process of its own, for tests that kill it: `IDEM_STORE`, `PORT` and `LEDGER` say where, `WORK_MS` how
 //! long its handlers work.
 //!
-//! Every run of a handler leaves a line in the ledger, which is outside of the store and outlives the process.
+//! Every run of a handler leaves a line in the ledger when it begins and when it ends, which is outside of the store and outlives the process.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a service that fails fails its test")]
 
@@ -45,11 +45,25 @@ struct Order {
     name: String,
 }
 
+/// A run, which ends however it ends.
+struct Run<'a>(&'a Ledger, &'a str);
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        self.0.write(&format!("{} ended", self.1));
+    }
+}
+
 impl Ledger {
+    fn write(&self, line: &str) {
+        // One write of one line in append mode, so that processes don't mix theirs.
+        (&self.file).write_all(format!("{line}\n").as_bytes()).expect("write to the ledger");
+    }
+
     /// The effect, then the work: an answer that no other run gives.
     async fn charge(&self, order: Order) -> (StatusCode, String) {
-        // One write of one line in append mode, so that processes don't mix theirs.
-        (&self.file).write_all(format!("{}\n", order.name).as_bytes()).expect("write to the ledger");
+        self.write(&order.name);
+        let _run = Run(self, &order.name);
         sleep(self.work).await;
         let run = self.runs.fetch_add(1, Relaxed);
         (StatusCode::CREATED, format!("{} by {} as {run}", order.name, process::id()))
