@@ -47,6 +47,21 @@ impl Faults {
         })
     }
 
+    /// How many percent of the time from `from` on no fault of the store explains, nor one that ended less than `after` before.
+    pub(crate) fn quiet(&self, from: u64, after: Duration) -> u64 {
+        let (end, after) = (now(), u64::try_from(after.as_millis()).unwrap());
+        let faults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut store: Vec<_> = faults.iter().filter(|fault| fault.whom == Whom::Store).collect();
+        store.sort_by_key(|fault| fault.from);
+        let (mut loud, mut seen) = (0, from);
+        for fault in store {
+            let until = (fault.until + after).min(end);
+            loud += until.saturating_sub(fault.from.max(seen));
+            seen = seen.max(until);
+        }
+        100 - 100 * loud / (end - from).max(1)
+    }
+
     /// How often each thing was done.
     pub(crate) fn counts(&self) -> BTreeMap<&'static str, usize> {
         let mut counts = BTreeMap::new();

@@ -64,7 +64,7 @@ async fn torture(victim: Victim) {
     let servers = Arc::new(Servers::start(SERVERS, &victim.url(), ledger.path(), faults.clone()).await);
     let clients = Arc::new(Clients::new(servers.clone(), routes()));
 
-    let until = Instant::now() + time;
+    let (until, began) = (Instant::now() + time, faults::now());
     let playing = join_all((0..CLIENTS).map(|number| {
         let clients = clients.clone();
         tokio::spawn(async move { clients.play(Chance::new(seed, number), until).await })
@@ -75,6 +75,10 @@ async fn torture(victim: Victim) {
         victim.torture(Chance::new(seed, 2000), until, &faults, &servers),
     );
     let mut cases: Vec<Case> = played.into_iter().flat_map(|cases| cases.expect("a client panicked")).collect();
+    println!(
+        "{name}: {} % of the time no fault of the store would explain a second effect",
+        faults.quiet(began, LEASE)
+    );
     servers.all_up().await;
     // Everybody who was answered asks once more, and so do those who never were.
     let asked = Instant::now();

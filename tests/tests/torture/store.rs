@@ -71,8 +71,11 @@ impl Victim {
         faults: &Faults,
         servers: &Servers,
     ) -> Self {
+        let mut rest = chance.time(1500, 4000);
         loop {
-            sleep(chance.time(1500, 7000)).await;
+            sleep(rest).await;
+            // Mostly longer than a lease: within one, a fault explains a second effect.
+            rest = chance.time(4000, 14_000);
             if Instant::now() >= until {
                 return self;
             }
