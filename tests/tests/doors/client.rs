@@ -50,7 +50,8 @@ impl World {
     }
 
     fn charges(&self) -> usize {
-        fs::read_to_string(self.folder.path().join("ledger")).unwrap_or_default().lines().count()
+        let ledger = fs::read_to_string(self.folder.path().join("ledger")).unwrap_or_default();
+        ledger.lines().filter(|line| !line.ends_with(" ended")).count()
     }
 
     async fn charged(&self) {
