@@ -10,8 +10,8 @@
 //!
 //! Its OpenAPI document is at `localhost:3000/openapi.json`.
 //!
-//! `PORT` sets the port, `LEDGER` a file that charges are appended to, `BANK_MS` how slow the bank may be, `IDEM_STORE` the store by its URL (`memory:` unless set): add `--features postgres` and the like for
-//! the others.
+//! `PORT` sets the port, `LEDGER` a file that charges are appended to, `BANK_MS` how slow the bank may be, `IDEM_STORE` the
+//! store by its URL (`memory:` unless set): add `--features postgres` and the like for the others.
 
 use std::{
     env,

@@ -191,6 +191,7 @@ impl OnceRun {
             Verdict::Replay { outcome, waited } => {
                 let value = read(&outcome);
                 if let Err(OnceError::Store(error)) = &value {
+                    self.idempotency.engine().doubt(&id);
                     telemetry::store_failed("replay", &id, error);
                     told(Outcome::StoreError);
                 } else {

@@ -12,7 +12,9 @@ use utoipa::{
     },
 };
 
-use super::{InProgress, KeyInvalid, KeyMissing, KeyReused, LeaseLost, OutcomeUnknown, StoreUnavailable};
+use super::{
+    CommitUnknown, InProgress, KeyInvalid, KeyMissing, KeyReused, LeaseLost, OutcomeUnknown, RolledBack, StoreUnavailable,
+};
 use crate::policy::Policy;
 
 const PROBLEM: &str = "application/problem+json";
@@ -86,8 +88,8 @@ fn problems() -> impl Iterator<Item = (String, Response)> {
         (StatusCode::UNPROCESSABLE_ENTITY, "The key was used before with another request.", &[KeyReused::CODE]),
         (
             StatusCode::SERVICE_UNAVAILABLE,
-            "Nothing ran, or the run was stopped half-way. Retry with the same key.",
-            &[StoreUnavailable::CODE, LeaseLost::CODE],
+            "Nothing ran, or the run was stopped or undone. Retry with the same key.",
+            &[StoreUnavailable::CODE, LeaseLost::CODE, RolledBack::CODE, CommitUnknown::CODE],
         ),
     ]
     .into_iter()
