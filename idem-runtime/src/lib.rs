@@ -41,8 +41,10 @@
 
 extern crate self as idem_runtime;
 
-// Code that says `crate::sync` is built a second time by the model, on primitives whose interleavings it decides.
+// Code that says `crate::sync` or `crate::thread` is built a second time by the model, on primitives whose interleavings it decides.
 use std::sync;
+#[cfg(feature = "sqlite")]
+use std::thread;
 
 pub mod fingerprint;
 #[doc = include_str!("guarantees.md")]

@@ -1,6 +1,7 @@
-//! Threads that meet in the memory store and among the waiters; a scheduler decides who goes first.
+//! Threads that meet in a store and among the waiters; a scheduler decides who goes first.
 //!
-//! Each function is one meeting, to be run under `shuttle`. They panic where the store or the waiters fail.
+//! Each function is one meeting, to be run under `shuttle`. They panic where the store or the waiters fail. Those of
+//! [`memory`] and [`sqlite`] are the same ones, each in that store.
 
 use std::{future::Future, time::Duration};
 
@@ -13,7 +14,7 @@ use shuttle::{
 };
 
 use crate::{
-    store::{Claimed, Completion, PurgeLimits, Store as _, StoreError, memory::MemoryStore},
+    store::{Claimed, Completion, PurgeLimits, Store, StoreError, memory::MemoryStore, sqlite::SqliteStore},
     waiters::Waiters,
 };
 
@@ -52,10 +53,10 @@ fn completion(claim: &Claim) -> Completion {
 }
 
 fn now<T>(call: impl Future<Output = Result<T, StoreError>>) -> T {
-    block_on(call).expect("the memory store has room")
+    block_on(call).expect("the store has room, and time")
 }
 
-fn claimed(store: &MemoryStore, claim: &Claim) -> Claimed {
+fn claimed(store: &impl Store, claim: &Claim) -> Claimed {
     now(store.claim(claim))
 }
 
@@ -65,9 +66,100 @@ fn at_once<T: Send + 'static>(threads: impl IntoIterator<Item = JoinHandle<T>>) 
     threads.into_iter().map(|thread| thread.join().expect("a thread failed")).collect()
 }
 
-/// Three claims of one key at once: one owner, with an epoch of its own.
-pub fn claims_of_one_key() {
-    let store = MemoryStore::with_capacity_bytes(PLENTY);
+fn roomy() -> MemoryStore {
+    MemoryStore::with_capacity_bytes(PLENTY)
+}
+
+/// Meetings in the memory store.
+pub mod memory {
+    use super::{RECORD, roomy};
+
+    /// Three claims of one key at once: one owner.
+    pub fn claims_of_one_key() {
+        let store = roomy();
+        super::claims_of_one_key(&store);
+        assert_eq!(store.used_bytes(), RECORD);
+    }
+
+    /// An owner completes while another takes over its lapsed lease, and a purge goes by: one of the two has the record.
+    pub fn completion_and_takeover() {
+        super::completion_and_takeover(&roomy());
+    }
+
+    /// A purge meets a claim of the expired record that it is about to delete: the new claim stays.
+    pub fn purge_and_claim() {
+        let store = roomy();
+        super::purge_and_claim(&store);
+        assert_eq!(store.used_bytes(), RECORD);
+    }
+}
+
+/// Meetings in the SQLite store: its writer, its readers and the thread of its checkpoints are the scheduler's too.
+pub mod sqlite {
+    use std::path::Path;
+
+    use super::{Ack, Claimed, LONG, SqliteStore, Store as _, at_once, claim, claimed, completion, id, now, spawn};
+
+    fn with_file(meeting: impl FnOnce(SqliteStore)) {
+        // In memory where the system offers that: a flush would be most of the time.
+        let folder = Path::new("/dev/shm");
+        let folder = if folder.is_dir() { tempfile::tempdir_in(folder) } else { tempfile::tempdir() };
+        let folder = folder.expect("a folder");
+        meeting(SqliteStore::open(folder.path().join("records")).expect("opens"));
+    }
+
+    /// Three claims of one key at once: one owner.
+    pub fn claims_of_one_key() {
+        with_file(|store| super::claims_of_one_key(&store));
+    }
+
+    /// An owner completes while another takes over its lapsed lease, and a purge goes by: one of the two has the record.
+    pub fn completion_and_takeover() {
+        with_file(|store| super::completion_and_takeover(&store));
+    }
+
+    /// A purge meets a claim of the expired record that it is about to delete: the new claim stays.
+    pub fn purge_and_claim() {
+        with_file(|store| super::purge_and_claim(&store));
+    }
+
+    /// Three owners complete, and each looks with another's eyes: what was acknowledged is there for every reader.
+    pub fn an_acknowledged_outcome_is_seen() {
+        with_file(|store| {
+            at_once((1..=3).map(|n| {
+                let store = store.clone();
+                spawn(move || {
+                    let owner = claim(id(n), n, LONG, LONG);
+                    assert!(matches!(claimed(&store, &owner), Claimed::Owner { attempt: 1, .. }));
+                    assert_eq!(now(store.complete(&completion(&owner))), Ack::Done);
+                    let record = now(store.get(&owner.id)).expect("it was acknowledged");
+                    assert_eq!(record.outcome.as_deref(), Some(owner.token.as_bytes().as_slice()));
+                    let duplicate = claimed(&store, &claim(id(n), n + 10, LONG, LONG));
+                    assert!(matches!(duplicate, Claimed::Replay { .. }), "{duplicate:?}");
+                })
+            }));
+            assert!((2..=6).contains(&store.commits()), "{} commits of six verbs", store.commits());
+        });
+    }
+
+    /// The last handle is dropped while verbs wait for the writer: each has its answer all the same.
+    pub fn a_dropped_store_answers_whom_it_heard() {
+        with_file(|store| {
+            let threads: Vec<_> = (1..=3)
+                .map(|n| {
+                    let store = store.clone();
+                    spawn(move || claimed(&store, &claim(id(n), n, LONG, LONG)))
+                })
+                .collect();
+            drop(store);
+            for owner in at_once(threads) {
+                assert!(matches!(owner, Claimed::Owner { attempt: 1, .. }), "{owner:?}");
+            }
+        });
+    }
+}
+
+fn claims_of_one_key(store: &(impl Store + Clone + 'static)) {
     let got = at_once((1..=3).map(|token| {
         let store = store.clone();
         spawn(move || claimed(&store, &claim(id(1), token, LONG, LONG)))
@@ -75,14 +167,11 @@ pub fn claims_of_one_key() {
     let owners = got.iter().filter(|claimed| matches!(claimed, Claimed::Owner { attempt: 1, .. })).count();
     let others = got.iter().filter(|claimed| matches!(claimed, Claimed::InProgress { .. })).count();
     assert_eq!((owners, others), (1, 2), "{got:?}");
-    assert_eq!(store.used_bytes(), RECORD);
 }
 
-/// An owner completes while another takes over its lapsed lease, and a purge goes by: one of the two has the record.
-pub fn completion_and_takeover() {
-    let store = MemoryStore::with_capacity_bytes(PLENTY);
+fn completion_and_takeover(store: &(impl Store + Clone + 'static)) {
     let first = claim(id(1), 1, Duration::ZERO, LONG);
-    let Claimed::Owner { epoch, .. } = claimed(&store, &first) else { panic!("the first claim owns") };
+    let Claimed::Owner { epoch, .. } = claimed(store, &first) else { panic!("the first claim owns") };
     let (completing, purging) = (store.clone(), store.clone());
     let completes = spawn(move || now(completing.complete(&completion(&first))));
     let purges = spawn(move || now(purging.purge(PurgeLimits::default())).removed);
@@ -104,11 +193,9 @@ pub fn completion_and_takeover() {
     }
 }
 
-/// A purge meets a claim of the expired record that it is about to delete: the new claim stays.
-pub fn purge_and_claim() {
-    let store = MemoryStore::with_capacity_bytes(PLENTY);
+fn purge_and_claim(store: &(impl Store + Clone + 'static)) {
     let expired = claim(id(1), 1, Duration::ZERO, Duration::ZERO);
-    assert!(matches!(claimed(&store, &expired), Claimed::Owner { .. }));
+    assert!(matches!(claimed(store, &expired), Claimed::Owner { .. }));
     let purges = (0..2).map(|_| {
         let store = store.clone();
         spawn(move || now(store.purge(PurgeLimits::default())).removed)
@@ -119,7 +206,6 @@ pub fn purge_and_claim() {
     assert!(matches!(claims.join().expect("claims"), Claimed::Owner { attempt: 1, .. }));
     assert!(at_once(purges).iter().sum::<u64>() <= 1);
     assert!(now(store.get(&id(1))).is_some(), "the claim was purged");
-    assert_eq!(store.used_bytes(), RECORD);
 }
 
 /// Claims that need room evict settled records, each once, and never a running attempt.
@@ -152,7 +238,7 @@ pub enum Asks {
 
 /// Two duplicates wait for an attempt that ends: both hear of it, though nobody looks at the clock.
 pub fn wake_ups(asks: Asks) {
-    let store = MemoryStore::with_capacity_bytes(PLENTY);
+    let store = roomy();
     let waiters = Arc::new(Waiters::default());
     let owner = claim(id(1), 1, LONG, LONG);
     assert!(matches!(claimed(&store, &owner), Claimed::Owner { .. }));

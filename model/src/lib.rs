@@ -7,8 +7,8 @@
 //!
 //! What must hold in every state are the [`laws`]. [`Fault`] breaks one rule at a time, to see that a law notices.
 //!
-//! Apart from that, [`interleave`] runs the runtime's own memory store and waiters with every lock and atomic under a
-//! scheduler's control.
+//! Apart from that, [`interleave`] runs the runtime's own memory store, SQLite store and waiters with every lock, channel and
+//! atomic under a scheduler's control.
 //!
 //! [`Slot`]: idem_runtime::protocol::Slot
 //! [`Fence`]: idem_runtime::protocol::Fence
@@ -38,7 +38,7 @@ pub mod world;
 #[cfg(not(test))]
 use idem_runtime::protocol;
 #[cfg(not(test))]
-use shuttle::sync;
+use shuttle::{sync, thread};
 
 pub use laws::Law;
 pub use model::Model;

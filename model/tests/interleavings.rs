@@ -1,27 +1,69 @@
-//! Threads that meet in the memory store and among the waiters, in random and in adversarial order.
+//! Threads that meet in a store and among the waiters, in random and in adversarial order.
 
 use idem_model::interleave::{self, Asks};
 
 fn meet(meeting: fn()) {
-    shuttle::check_random(meeting, 600);
+    meet_often(meeting, 600);
+}
+
+fn meet_often(meeting: fn(), times: usize) {
+    shuttle::check_random(meeting, times);
     for depth in 1..=3 {
-        shuttle::check_pct(meeting, 300, depth);
+        shuttle::check_pct(meeting, times / 2, depth);
     }
 }
 
-#[test]
-fn claims_of_one_key() {
-    meet(interleave::claims_of_one_key);
+mod memory {
+    use super::{interleave::memory, meet};
+
+    #[test]
+    fn claims_of_one_key() {
+        meet(memory::claims_of_one_key);
+    }
+
+    #[test]
+    fn completion_and_takeover() {
+        meet(memory::completion_and_takeover);
+    }
+
+    #[test]
+    fn purge_and_claim() {
+        meet(memory::purge_and_claim);
+    }
 }
 
-#[test]
-fn completion_and_takeover() {
-    meet(interleave::completion_and_takeover);
-}
+mod sqlite {
+    use super::{interleave::sqlite, meet_often};
 
-#[test]
-fn purge_and_claim() {
-    meet(interleave::purge_and_claim);
+    /// A meeting opens a file, which takes a hundred times as long as the meeting.
+    fn meet(meeting: fn()) {
+        meet_often(meeting, 100);
+    }
+
+    #[test]
+    fn claims_of_one_key() {
+        meet(sqlite::claims_of_one_key);
+    }
+
+    #[test]
+    fn completion_and_takeover() {
+        meet(sqlite::completion_and_takeover);
+    }
+
+    #[test]
+    fn purge_and_claim() {
+        meet(sqlite::purge_and_claim);
+    }
+
+    #[test]
+    fn an_acknowledged_outcome_is_seen() {
+        meet(sqlite::an_acknowledged_outcome_is_seen);
+    }
+
+    #[test]
+    fn a_dropped_store_answers_whom_it_heard() {
+        meet(sqlite::a_dropped_store_answers_whom_it_heard);
+    }
 }
 
 #[test]

@@ -13,7 +13,8 @@ use utoipa::{
 };
 
 use super::{
-    CommitUnknown, InProgress, KeyInvalid, KeyMissing, KeyReused, LeaseLost, OutcomeUnknown, RolledBack, StoreUnavailable,
+    CommitUnknown, InProgress, KeyInvalid, KeyMissing, KeyReused, LeaseLost, OutcomeUnknown, RolledBack,
+    StoreUnavailable,
 };
 use crate::policy::Policy;
 

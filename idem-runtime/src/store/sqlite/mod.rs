@@ -12,12 +12,6 @@ mod writer;
 use std::{
     fmt,
     path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::Ordering::Relaxed,
-        mpsc::{Receiver, Sender, SyncSender, channel, sync_channel},
-    },
-    thread,
     time::{Duration, Instant},
 };
 
@@ -30,6 +24,14 @@ use self::{
     writer::{Job, Shared, Verb, Writing},
 };
 use super::{Ack, Claim, Claimed, Completion, PurgeLimits, Purged, Record, RecordId, Store, StoreError, Token};
+use crate::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::Ordering::Relaxed,
+        mpsc::{Receiver, Sender, SyncSender, channel, sync_channel},
+    },
+    thread,
+};
 
 /// After this long in the queue a caller has its 503, or soon will: below the store timeout of two seconds.
 const DUE: Duration = Duration::from_millis(1500);

@@ -1,18 +1,19 @@
 //! The one thread that writes: whatever waits for it goes into one durable commit.
 
-use std::{
-    sync::{
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-        mpsc::{Receiver, RecvTimeoutError, SyncSender},
-    },
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::{table::Table, trouble::Trouble};
-use crate::{protocol::Micros, store::StoreError};
+use crate::{
+    protocol::Micros,
+    store::StoreError,
+    sync::{
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        mpsc::{Receiver, RecvTimeoutError, SyncSender},
+    },
+};
 
 /// As many verbs as one commit takes, and as many bytes of outcomes: more would keep the first one waiting.
 const BATCH: usize = 256;
