@@ -9,7 +9,7 @@ use http::{
 use tokio::task::JoinHandle;
 
 #[cfg(feature = "postgres")]
-use crate::store::{PostgresStore, postgres::Once};
+use crate::store::{PostgresStore, postgres::Delivery};
 use crate::{
     KeyPart,
     connect::{ConnectError, connect},
@@ -171,13 +171,14 @@ impl Idempotency {
     /// get a message more than once. The record commits with the transaction, or is undone with it; a committed one is
     /// kept for `ttl`.
     ///
-    /// One round trip. It never waits for another transaction: what runs elsewhere is [`Once::Busy`]. Outside a transaction
+    /// One round trip. It never waits for another transaction: what runs elsewhere is [`Delivery::Busy`]. Outside a transaction
     /// the record commits by itself, before the effect. A conflict with another transaction is an error, after which the
-    /// caller's transaction can only be rolled back. Any store but PostgreSQL is an error too.
+    /// caller's transaction can only be rolled back. Any store but PostgreSQL is an error too. The records are those of
+    /// [`once`](Self::once): what one of the two has done is not the other's to do again.
     ///
     /// ```no_run
     /// use std::time::Duration;
-    /// use idem_runtime::{Idempotency, store::postgres::Once};
+    /// use idem_runtime::{Idempotency, store::postgres::Delivery};
     ///
     /// # struct Message { id: String, cents: i64 }
     /// # async fn requeue(_: Message) {}
@@ -189,12 +190,12 @@ impl Idempotency {
     ///     let mut tx = pool.begin().await?;
     ///     let week = Duration::from_hours(7 * 24);
     ///     match idempotency.once_in(&mut tx, "payments.received", &message.id, week).await? {
-    ///         Once::First => {
+    ///         Delivery::First => {
     ///             sqlx::query("INSERT INTO payments (cents) VALUES ($1)").bind(message.cents).execute(&mut *tx).await?;
     ///             tx.commit().await?;
     ///         }
-    ///         Once::Repeated => tx.rollback().await?,
-    ///         Once::Busy => {
+    ///         Delivery::Repeated => tx.rollback().await?,
+    ///         Delivery::Busy => {
     ///             tx.rollback().await?;
     ///             requeue(message).await;
     ///         }
@@ -209,7 +210,7 @@ impl Idempotency {
         operation: &str,
         key: &(impl KeyPart + ?Sized),
         ttl: Duration,
-    ) -> Result<Once, StoreError> {
+    ) -> Result<Delivery, StoreError> {
         let store: Option<&dyn std::any::Any> = self.store().dyn_transactional().map(|store| store as _);
         let Some(store) = store.and_then(|store| store.downcast_ref::<PostgresStore>()) else {
             return Err(StoreError::fault("`once_in` needs an `Idempotency` over a `PostgresStore`"));
@@ -218,7 +219,7 @@ impl Idempotency {
         if !key.append(&mut bytes) || bytes.is_empty() {
             return Err(StoreError::fault("the key is empty"));
         }
-        let id = RecordId::derive(self.namespace(), operation, None, &bytes);
+        let id = RecordId::derive(self.namespace(), &crate::once::operation(operation), None, &bytes);
         store.once_in(connection, &id, &crate::engine::token()?, ttl).await
     }
 

@@ -1,6 +1,7 @@
 //! What a layer adds: annotated handlers below it, other services, methods, limits, and the light layer.
 
 use std::{
+    convert::Infallible,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
@@ -319,6 +320,28 @@ async fn a_service_that_fails_is_never_kept() {
     assert!(send().await.unwrap().contains_key("idempotent-replayed"));
     assert_eq!(runs.load(SeqCst), 2);
     assert!(idempotency.forget("layer POST /a/1", &Idempotency::NO_SCOPE, "k1").await.unwrap());
+}
+
+/// T10: a quota inside counts runs, so a retry whose first attempt took the last of it gets its answer.
+#[tokio::test]
+async fn a_replay_passes_a_quota_inside() {
+    let left = Arc::new(AtomicUsize::new(1));
+    let quota = Arc::clone(&left);
+    let limited = service_fn(move |_: Request<Body>| {
+        let taken = quota.try_update(SeqCst, SeqCst, |left| left.checked_sub(1));
+        async move { Ok::<_, Infallible>(taken.map_or(StatusCode::TOO_MANY_REQUESTS, |_| StatusCode::CREATED)) }
+    });
+    let service = Idempotency::new(MemoryStore::new()).layer(Policy::ttl("24h")).layer(limited);
+    let send = async |key| {
+        let request = Request::post("/").header("idempotency-key", key).body(Body::empty()).unwrap();
+        let response = service.clone().oneshot(request).await.unwrap();
+        (response.status().as_u16(), response.headers().contains_key("idempotent-replayed"))
+    };
+    assert_eq!(send("k1").await, (201, false));
+    assert_eq!(send("k1").await, (201, true));
+    assert_eq!(send("k2").await, (429, false));
+    left.store(1, SeqCst);
+    assert_eq!(send("k2").await, (201, false), "a refusal is not kept");
 }
 
 /// With `hold` an error of the service leaves its outcome unknown.

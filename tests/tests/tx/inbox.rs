@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idem_runtime::{
     Idempotency,
-    store::{MemoryStore, StoreError, postgres::Once},
+    store::{MemoryStore, StoreError, postgres::Delivery},
 };
 use sqlx::PgConnection;
 
@@ -12,7 +12,7 @@ use crate::app::start;
 
 const WEEK: Duration = Duration::from_hours(7 * 24);
 
-async fn ask(idempotency: &Idempotency, connection: &mut PgConnection, id: &str) -> Result<Once, StoreError> {
+async fn ask(idempotency: &Idempotency, connection: &mut PgConnection, id: &str) -> Result<Delivery, StoreError> {
     idempotency.once_in(connection, "payments.received", id, WEEK).await
 }
 
@@ -25,19 +25,23 @@ async fn the_first_commits_with_its_effect() {
     let Some(test) = start(4).await else { return };
     let idempotency = &test.idempotency;
     let mut tx = test.pool.begin().await.unwrap();
-    assert_eq!(ask(idempotency, &mut tx, "m1").await.unwrap(), Once::First);
+    assert_eq!(ask(idempotency, &mut tx, "m1").await.unwrap(), Delivery::First);
     pay(&mut tx, "m1").await;
     // Itself again, another one meanwhile, and another message.
-    assert_eq!(ask(idempotency, &mut tx, "m1").await.unwrap(), Once::Repeated);
+    assert_eq!(ask(idempotency, &mut tx, "m1").await.unwrap(), Delivery::Repeated);
     let mut other = test.pool.begin().await.unwrap();
-    assert_eq!(ask(idempotency, &mut other, "m1").await.unwrap(), Once::Busy);
-    assert_eq!(ask(idempotency, &mut other, "m2").await.unwrap(), Once::First);
+    assert_eq!(ask(idempotency, &mut other, "m1").await.unwrap(), Delivery::Busy);
+    assert_eq!(ask(idempotency, &mut other, "m2").await.unwrap(), Delivery::First);
     other.rollback().await.unwrap();
     tx.commit().await.unwrap();
 
     let mut later = test.pool.begin().await.unwrap();
-    assert_eq!(ask(idempotency, &mut later, "m1").await.unwrap(), Once::Repeated);
-    assert_eq!(ask(idempotency, &mut later, "m2").await.unwrap(), Once::First, "what was rolled back was never done");
+    assert_eq!(ask(idempotency, &mut later, "m1").await.unwrap(), Delivery::Repeated);
+    assert_eq!(
+        ask(idempotency, &mut later, "m2").await.unwrap(),
+        Delivery::First,
+        "what was rolled back was never done"
+    );
     later.rollback().await.unwrap();
     assert_eq!(test.payments("m1").await, 1);
 }
@@ -56,15 +60,15 @@ async fn redeliveries_pay_once() {
                         let begin = sqlx::AssertSqlSafe(format!("BEGIN ISOLATION LEVEL {isolation}"));
                         let mut tx = pool.begin_with(begin).await.unwrap();
                         match ask(&idempotency, &mut tx, &id).await {
-                            Ok(Once::First) => {
+                            Ok(Delivery::First) => {
                                 pay(&mut tx, &id).await;
                                 if tx.commit().await.is_ok() {
                                     break;
                                 }
                             }
-                            Ok(Once::Repeated) => break,
+                            Ok(Delivery::Repeated) => break,
                             // Redelivered.
-                            Ok(Once::Busy) | Err(StoreError::Fault(_)) => tx.rollback().await.unwrap(),
+                            Ok(Delivery::Busy) | Err(StoreError::Fault(_)) => tx.rollback().await.unwrap(),
                             Err(other) => panic!("{other}"),
                         }
                         tokio::task::yield_now().await;
@@ -81,28 +85,37 @@ async fn redeliveries_pay_once() {
     }
 }
 
-/// An expired record is none; one that an HTTP handler runs or holds is in the way.
+/// An expired record is none, and one that [`Idempotency::once`] runs is in the way. A handler's never is.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_records_are_those_of_every_other_door() {
+async fn the_records_are_those_of_once() {
     let Some(test) = start(4).await else { return };
     let mut connection = test.pool.acquire().await.unwrap();
     let once = test.idempotency.once_in(&mut connection, "op", "short", Duration::from_millis(1)).await.unwrap();
-    assert_eq!(once, Once::First);
+    assert_eq!(once, Delivery::First);
     idem_tests::postgres::eventually("the expiry", || async {
         let mut connection = test.pool.acquire().await.unwrap();
-        test.idempotency.once_in(&mut connection, "op", "short", WEEK).await.unwrap() == Once::First
+        test.idempotency.once_in(&mut connection, "op", "short", WEEK).await.unwrap() == Delivery::First
     })
     .await;
-    assert!(test.idempotency.forget("op", &Idempotency::NO_SCOPE, "short").await.unwrap());
-    assert_eq!(test.idempotency.once_in(&mut connection, "op", "short", WEEK).await.unwrap(), Once::First);
+    assert!(test.idempotency.forget("once op", &Idempotency::NO_SCOPE, "short").await.unwrap());
+    assert_eq!(test.idempotency.once_in(&mut connection, "op", "short", WEEK).await.unwrap(), Delivery::First);
 
-    let running = test.begin("/slow", "k", r#"{"cents": 1}"#);
-    test.held.begun(1).await;
-    let mut ask = async || test.idempotency.once_in(&mut connection, "POST /slow", "k", WEEK).await.unwrap();
-    assert_eq!(ask().await, Once::Busy);
-    test.held.open(1);
-    assert_eq!(running.await.unwrap().status, 201);
-    assert_eq!(ask().await, Once::Repeated);
+    let (begun, begins) = tokio::sync::oneshot::channel();
+    let (go, goes) = tokio::sync::oneshot::channel::<()>();
+    let work = async move || {
+        begun.send(()).unwrap();
+        goes.await
+    };
+    let running = tokio::spawn(test.idempotency.once("op", "k").run(work));
+    begins.await.unwrap();
+    let mut ask = async || test.idempotency.once_in(&mut connection, "op", "k", WEEK).await.unwrap();
+    assert_eq!(ask().await, Delivery::Busy);
+    go.send(()).unwrap();
+    running.await.unwrap().unwrap();
+    assert_eq!(ask().await, Delivery::Repeated);
+
+    assert_eq!(test.send("/pay", "k", r#"{"cents": 1}"#).await.status, 201);
+    assert_eq!(test.idempotency.once_in(&mut connection, "POST /pay", "k", WEEK).await.unwrap(), Delivery::First);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -76,9 +76,9 @@ impl Idempotency {
     ///
     /// # Where it stands
     ///
-    /// *Inside* authentication, rate limits, `DefaultBodyLimit`, compression, CORS and request ids: `.layer` calls that come after
+    /// *Inside* authentication, rate limits of requests, `DefaultBodyLimit`, compression, CORS and request ids: `.layer` calls that come after
     /// this one are outside of it. What is outside runs on every request, replays included; what is inside doesn't run on a
-    /// replay. A layer that authenticates **inside** of this one doesn't see a replay: anybody who repeats the request gets
+    /// replay; a quota that is to count runs and let retries have their answers goes inside. A layer that authenticates **inside** of this one doesn't see a replay: anybody who repeats the request gets
     /// its answer. On a `Router` an operation is the method and the route; around other services it is the method and the path.
     ///
     /// # The attribute is stronger

@@ -34,7 +34,7 @@ use super::{
 use crate::protocol::millis;
 
 pub use transaction::is_conflict;
-pub use tx::{Once, Tx};
+pub use tx::{Delivery, Tx};
 
 /// Keeps records in a PostgreSQL table, over a pool of the application's own.
 ///

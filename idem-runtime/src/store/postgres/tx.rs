@@ -174,7 +174,7 @@ impl fmt::Debug for Tx {
 /// Whether a consumer is the first to do something; see [`Idempotency::once_in`](crate::Idempotency::once_in).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Once {
+pub enum Delivery {
     /// It is, if its transaction commits.
     First,
     /// It was done before, and that is committed.
@@ -190,15 +190,15 @@ impl PostgresStore {
         id: &RecordId,
         token: &Token,
         ttl: Duration,
-    ) -> Result<Once, StoreError> {
+    ) -> Result<Delivery, StoreError> {
         // There is no request to compare.
         let fingerprint = Fingerprint::from_bytes([0; Fingerprint::LENGTH]);
         let args = [Arg::Bytes(token.as_bytes()), Arg::Bytes(fingerprint.as_bytes()), Arg::Int(ms(ttl))];
         let reply = ask(&self.caller.calls, connection, &self.statements.once, id, &args, !self.simple).await?;
         match reply.get::<String>(0)?.as_deref() {
-            Some("first") => Ok(Once::First),
-            Some("repeated") => Ok(Once::Repeated),
-            Some("busy") => Ok(Once::Busy),
+            Some("first") => Ok(Delivery::First),
+            Some("repeated") => Ok(Delivery::Repeated),
+            Some("busy") => Ok(Delivery::Busy),
             _ => Err(Trouble::ForeignReply.into()),
         }
     }
