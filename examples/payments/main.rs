@@ -10,8 +10,9 @@
 //!
 //! Its OpenAPI document is at `localhost:3000/openapi.json`.
 //!
-//! `PORT` sets the port, `LEDGER` a file that charges are appended to, `BANK_MS` how slow the bank may be, `IDEM_STORE` the
-//! store by its URL (`memory:` unless set): add `--features postgres` and the like for the others.
+//! `PORT` sets the port, `LEDGER` a file that charges are appended to, `BANK_MS` how slow the bank is: a charge
+//! takes the remainder of its amount by this, in milliseconds (amount=1500 with `BANK_MS=2000`: 1.5 s). `IDEM_STORE` is the store by its
+//! URL (`memory:` unless set): add `--features postgres` and the like for the others.
 
 use std::{
     env,
@@ -28,7 +29,7 @@ use axum::{
 };
 use idem_runtime::{Idempotency, http::IdempotentOperations, idempotent};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
-use tokio::{net::TcpListener, signal};
+use tokio::net::TcpListener;
 use utoipa::OpenApi;
 
 use auth::AuthUser;
@@ -38,6 +39,8 @@ use document::Authorization;
 mod auth;
 mod bank;
 mod document;
+#[path = "../shutdown.rs"]
+mod shutdown;
 
 #[derive(Clone, FromRef)]
 struct App {
@@ -143,7 +146,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let port = env::var("PORT").map_or(Ok(3000), |port| port.parse())?;
     let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await?;
     tracing::info!("listening on http://{}", listener.local_addr()?);
-    axum::serve(listener, router).with_graceful_shutdown(shutdown()).await?;
+    axum::serve(listener, router).with_graceful_shutdown(shutdown::asked()).await?;
 
     // Handlers run detached from their connections: give those that still work time to end.
     let unfinished = idempotency.drain(Duration::from_secs(30)).await;
@@ -151,11 +154,4 @@ async fn main() -> Result<(), Box<dyn Error>> {
         tracing::warn!(unfinished, "stopped with payments still running");
     }
     Ok(())
-}
-
-async fn shutdown() {
-    if let Err(error) = signal::ctrl_c().await {
-        tracing::error!(%error, "no signal handler: stop the process by other means");
-        std::future::pending::<()>().await;
-    }
 }

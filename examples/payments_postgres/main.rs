@@ -41,7 +41,7 @@ use idem_runtime::{
     store::{PostgresStore, postgres::Tx},
 };
 use sqlx::{PgPool, postgres::PgPoolOptions};
-use tokio::{net::TcpListener, signal};
+use tokio::net::TcpListener;
 
 use auth::AuthUser;
 use payment::{Order, Payment, PaymentError};
@@ -49,6 +49,8 @@ use payment::{Order, Payment, PaymentError};
 #[path = "../payments/auth.rs"]
 mod auth;
 mod payment;
+#[path = "../shutdown.rs"]
+mod shutdown;
 
 #[derive(Clone, FromRef)]
 struct App {
@@ -96,13 +98,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let port = env::var("PORT").map_or(Ok(3000), |port| port.parse())?;
     let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await?;
     tracing::info!("listening on http://{}", listener.local_addr()?);
-    axum::serve(listener, router)
-        .with_graceful_shutdown(async {
-            if signal::ctrl_c().await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        })
-        .await?;
+    axum::serve(listener, router).with_graceful_shutdown(shutdown::asked()).await?;
     idempotency.drain(Duration::from_secs(30)).await;
     Ok(())
 }

@@ -9,7 +9,8 @@ const ACCEPTED: &str = "`memory:`, `sqlite:./idem.db`, `postgres://user@host/dat
                         or `redis+cluster://host1:6379,host2:6379`";
 
 /// Why no store was connected. Never shows more of the URL than its scheme: the rest may hold a password.
-#[derive(Debug)]
+///
+/// `Debug` says what `Display` says, because `fn main() -> Result<…>` prints that.
 #[non_exhaustive]
 pub enum ConnectError {
     /// The URL names no store.
@@ -29,7 +30,7 @@ impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownScheme(scheme) if scheme.is_empty() => {
-                write!(f, "the store's URL has no scheme; write {ACCEPTED}")
+                write!(f, "the store's URL is empty or has no scheme; write {ACCEPTED}")
             }
             Self::UnknownScheme(scheme) => write!(f, "`{scheme}:` is not a store; write {ACCEPTED}"),
             Self::FeatureOff { scheme, feature } => write!(
@@ -43,6 +44,12 @@ impl fmt::Display for ConnectError {
                 None => error.fmt(f),
             },
         }
+    }
+}
+
+impl fmt::Debug for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -103,8 +110,10 @@ mod tests {
         let error = connect("mysql://root:hunter2@host/db").await.err().unwrap().to_string();
         assert!(error.contains("`mysql:` is not a store") && error.contains("`memory:`"), "{error}");
         assert!(!error.contains("hunter2"));
-        let error = connect("redis.example").await.err().unwrap().to_string();
-        assert!(error.contains("no scheme"), "{error}");
+        let error = connect("redis.example").await.err().unwrap();
+        assert!(error.to_string().contains("no scheme"), "{error}");
+        // What a failed `main` prints.
+        assert_eq!(format!("{error:?}"), error.to_string());
     }
 
     #[test]

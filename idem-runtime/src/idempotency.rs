@@ -147,17 +147,24 @@ impl Idempotency {
     /// whether there was a record.
     ///
     /// `operation` is the `operation` option's, or method and route template as in `"POST /payments"`; `scope` is what
-    /// the `scope` expression gives, [`NO_SCOPE`](Self::NO_SCOPE) where there is none; `key` is without its quotes.
-    pub async fn forget(
-        &self,
-        operation: &str,
-        scope: &(impl KeyPart + ?Sized),
-        key: &str,
-    ) -> Result<bool, StoreError> {
-        let mut bytes = Vec::new();
-        let scope = scope.append(&mut bytes).then_some(bytes);
-        let id = RecordId::derive(self.namespace(), operation, scope.as_deref(), key.as_bytes());
-        self.engine().forget(&id).await
+    /// the `scope` expression gives, [`NO_SCOPE`](Self::NO_SCOPE) where there is none; `key` is the header's value without
+    /// its quotes, or what the `key` expression gives, such as `(shop, "evt_1")`.
+    pub async fn forget(&self, operation: &str, scope: impl KeyPart, key: impl KeyPart) -> Result<bool, StoreError> {
+        self.engine().forget(&self.record_id(operation, scope, key)).await
+    }
+
+    /// The 8 hex digits by which events name a record (`record=18367835`), from what [`forget`](Self::forget) takes: to
+    /// find the key that a support case is about in the log, or to see that the three names are the right ones.
+    pub fn record_name(&self, operation: &str, scope: impl KeyPart, key: impl KeyPart) -> String {
+        self.record_id(operation, scope, key).to_string()
+    }
+
+    fn record_id(&self, operation: &str, scope: impl KeyPart, key: impl KeyPart) -> RecordId {
+        let (mut scoped, mut keyed) = (Vec::new(), Vec::new());
+        let scope = scope.append(&mut scoped).then_some(&*scoped);
+        // A missing key is nobody's: its name is the empty one's, which is refused.
+        let _ = key.append(&mut keyed);
+        RecordId::derive(self.namespace(), operation, scope, &keyed)
     }
 
     /// Empties this process's [local cache](Builder::local_cache), after records were changed in the store by hand.

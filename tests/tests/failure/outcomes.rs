@@ -1,7 +1,10 @@
 //! Each request is counted once, under one outcome.
 
 use axum::http::header;
-use idem_runtime::store::{Fault, Verb};
+use idem_runtime::{
+    Idempotency,
+    store::{Fault, Verb},
+};
 use idem_tests::server::Answer;
 
 use crate::{
@@ -28,6 +31,16 @@ async fn each_refusal_is_counted_once() {
     assert_eq!(test.send("/pay").await.status, 201);
     assert_eq!(test.send("/pay?other").await.problem(), "idempotency_key_reused");
     test.check(2, &["key_missing", "key_invalid", "key_invalid", "unprotected", "executed", "replayed", "mismatch"]);
+}
+
+/// Who has the key finds its events, and who has an event can check a key.
+#[tokio::test]
+async fn an_event_names_its_record() {
+    let test = start().await;
+    assert_eq!(test.send("/pay").await.status, 201);
+    let events = test.seen.events();
+    let named: Vec<_> = events.iter().filter_map(|event| event.get("record")).collect();
+    assert_eq!(named, [&test.idempotency.record_name("POST /pay", Idempotency::NO_SCOPE, "k1")]);
 }
 
 /// The numbers that go with them: handler and store times, failures, and running attempts.

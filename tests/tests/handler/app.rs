@@ -146,6 +146,12 @@ async fn webhook(State(ledger): State<Ledger>, Json(event): Json<Value>) -> Json
     Json(ledger.run())
 }
 
+#[idempotent(ttl = "24h", key = (shop, event.as_str()), unknown = hold)]
+async fn parts(State(ledger): State<Ledger>, Path(shop): Path<u32>, event: String) -> StatusCode {
+    ledger.run();
+    StatusCode::INTERNAL_SERVER_ERROR
+}
+
 #[idempotent(ttl = "24h")]
 async fn private(State(ledger): State<Ledger>, user: User) -> String {
     format!("{} belongs to {}", ledger.run(), user.0)
@@ -311,6 +317,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/optional", post(optional))
         .route("/other-header", post(other_header))
         .route("/webhook", post(webhook))
+        .route("/parts/{shop}", post(parts))
         .route("/private", post(private))
         .route("/scoped", post(scoped))
         .route("/gated", post(gated))

@@ -81,3 +81,16 @@ async fn forget_frees_a_key() {
     assert!(test.idempotency.forget("POST /scoped", "ann", "k1").await.unwrap());
     assert_eq!(call(&test, "/scoped", "ann").await.text(), "2 belongs to ann");
 }
+
+/// A key from the handler's parameters is named as it was given.
+#[tokio::test]
+async fn forget_frees_a_key_of_several_parts() {
+    let test = start().await;
+    let send = async || Answer::to(test.server.keyless("/parts/7").body("e1")).await.status;
+    assert_eq!((send().await, send().await), (500, 409));
+    let forget = async |key| test.idempotency.forget("POST /parts/{shop}", Idempotency::NO_SCOPE, key).await.unwrap();
+    assert!(!forget((8, "e1")).await);
+    assert!(forget((7, "e1")).await);
+    assert_eq!(send().await, 500);
+    assert_eq!(test.ledger.runs(), 2);
+}

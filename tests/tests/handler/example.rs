@@ -12,11 +12,11 @@ use idem_tests::{
 use reqwest::Client;
 
 /// The example on a free port, with the memory store.
-async fn example() -> (Process, Client, String) {
+async fn example(bank_ms: &str) -> (Process, Client, String) {
     for _ in 0..5 {
         let url = format!("http://127.0.0.1:{}", free_port());
         let mut command = Command::new(env!("CARGO_BIN_EXE_payments"));
-        command.env_clear().env("PORT", url.rsplit_once(':').unwrap().1).env("RUST_LOG", "off");
+        command.env_clear().env("PORT", url.rsplit_once(':').unwrap().1).env("RUST_LOG", "off").env("BANK_MS", bank_ms);
         let mut process = Process::start(command.stdin(Stdio::null())).unwrap();
         let client = Client::new();
         let deadline = Instant::now() + Duration::from_secs(20);
@@ -32,7 +32,7 @@ async fn example() -> (Process, Client, String) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_payments_example_answers_as_the_readme_says() {
-    let (_process, client, url) = example().await;
+    let (_process, client, url) = example("1").await;
     let charge = |key: Option<&str>, amount: u32| {
         let request = client.post(format!("{url}/v1/charges"));
         let request = key.into_iter().fold(request, |request, key| request.header("idempotency-key", key));
@@ -56,4 +56,18 @@ async fn the_payments_example_answers_as_the_readme_says() {
         let line = format!("idem_requests_total{{outcome=\"{outcome}\",operation=\"POST /v1/charges\"}} 1");
         assert!(metrics.lines().any(|found| found == line), "{line} is not in\n{metrics}");
     }
+}
+
+/// What a service manager sends stops the listening, and no payment.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_payments_example_ends_what_it_began_when_it_is_terminated() {
+    let (mut process, client, url) = example("2000").await;
+    let charge = client.post(format!("{url}/v1/charges")).header("idempotency-key", "k1");
+    let charging = tokio::spawn(Answer::to(charge.form(&[("amount", "300"), ("currency", "eur")])));
+    while !Answer::to(client.get(format!("{url}/payments"))).await.text().contains("ch_1") {
+        tokio::task::yield_now().await;
+    }
+    let stopped = tokio::task::spawn_blocking(move || process.stop());
+    assert_eq!(charging.await.unwrap().status, 200);
+    stopped.await.unwrap();
 }
