@@ -181,7 +181,8 @@ impl Idempotency {
     /// One round trip. It never waits for another transaction: what runs elsewhere is [`Delivery::Busy`]. Outside a transaction
     /// the record commits by itself, before the effect. A conflict with another transaction is an error, after which the
     /// caller's transaction can only be rolled back. Any store but PostgreSQL is an error too. The records are those of
-    /// [`once`](Self::once): what one of the two has done is not the other's to do again.
+    /// [`once`](Self::once): what one of the two has done is not the other's to do again. Each holds a lock of the server's until its
+    /// transaction ends, and the server has some thousands (`max_locks_per_transaction` × connections): a batch of hundreds is fine.
     ///
     /// ```no_run
     /// use std::time::Duration;
@@ -222,6 +223,9 @@ impl Idempotency {
         let Some(store) = store.and_then(|store| store.downcast_ref::<PostgresStore>()) else {
             return Err(StoreError::fault("`once_in` needs an `Idempotency` over a `PostgresStore`"));
         };
+        if ttl < Duration::from_millis(1) {
+            return Err(StoreError::fault("the ttl is below a millisecond"));
+        }
         let mut bytes = Vec::new();
         if !key.append(&mut bytes) || bytes.is_empty() {
             return Err(StoreError::fault("the key is empty"));

@@ -88,7 +88,8 @@ pub enum OnceError<E> {
     LeaseLost,
     /// An earlier run ended nobody knows how, and `unknown` is [`Unknown::Hold`]: someone must decide. Set the message aside.
     OutcomeUnknown,
-    /// It ran before and what it gave could not be stored as JSON: acknowledge the message.
+    /// It ran before, and what it gave can't be had: it could not be stored as JSON, or is none of the type that is asked for now.
+    /// Acknowledge the message.
     NotKept,
     /// The message has no id.
     NoId,
@@ -105,7 +106,7 @@ impl<E: fmt::Display> fmt::Display for OnceError<E> {
             Self::OutcomeUnknown => {
                 f.write_str("an earlier run ended without a known outcome, and someone must decide")
             }
-            Self::NotKept => f.write_str("it ran before, and what it gave could not be stored"),
+            Self::NotKept => f.write_str("it ran before, and what it gave can't be had"),
             Self::NoId => f.write_str("the message has no id"),
             Self::Options(wrong) => f.write_str(wrong),
         }
@@ -300,8 +301,13 @@ fn written(value: &impl Serialize) -> Bytes {
 
 fn read<T: DeserializeOwned, E>(outcome: &[u8]) -> Result<T, OnceError<E>> {
     match outcome {
-        [JSON, json @ ..] => serde_json::from_slice(json)
-            .map_err(|_| OnceError::Store(corrupt("its value is not of the type that is asked for"))),
+        [JSON, json @ ..] => serde_json::from_slice(json).map_err(|error| match error.classify() {
+            serde_json::error::Category::Data => {
+                tracing::warn!(target: "idem", "a consumer's value is not of the type that is asked for");
+                OnceError::NotKept
+            }
+            _ => OnceError::Store(corrupt("its value is no JSON")),
+        }),
         [NOT_KEPT] => Err(OnceError::NotKept),
         _ => Err(OnceError::Store(corrupt("its value has a format this version doesn't know"))),
     }
@@ -325,12 +331,19 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_an_error() {
-        for damaged in [&b""[..], b"J", b"J[\"a\"", b"J1", b"\x01\x00\x00\xc9", b"Nx"] {
+        for damaged in [&b""[..], b"J", b"J\"a", b"\x01\x00\x00\xc9", b"Nx"] {
             assert!(
                 matches!(read::<String, ()>(damaged), Err(OnceError::Store(StoreError::Corrupt(_)))),
                 "{damaged:?}"
             );
         }
+    }
+
+    /// The work is done: an error that asks for the message again would come for ever.
+    #[test]
+    fn a_value_of_another_type_is_done_all_the_same() {
+        assert!(matches!(read::<String, ()>(b"J1"), Err(OnceError::NotKept)));
+        assert!(matches!(read::<f64, ()>(&written(&f64::NAN)), Err(OnceError::NotKept)));
     }
 
     #[test]

@@ -99,6 +99,7 @@ impl Engine {
             telemetry::handler_time(operation, began.elapsed());
         }
         let transaction = handover.close();
+        let returned = transaction.is_some();
         let (ran, outcome) = match written {
             Err(payload) => {
                 self.undo(transaction).await;
@@ -112,7 +113,13 @@ impl Engine {
                         let number = cell.started().map_or(1, |started| started.number);
                         (Ran::Reply(reply), if number > 1 { Outcome::Takeover } else { Outcome::Executed })
                     }
-                    Err(error) => not_committed(error, claim),
+                    Err(error) => {
+                        // What came after its end may have committed by itself, so nobody knows what is done.
+                        if returned && matches!(error, NotCommitted::Ended) {
+                            self.record(Close::Hold, claim, cell).await;
+                        }
+                        not_committed(error, claim)
+                    }
                 }
             }
             Ok(Written { reply, close, failed }) => {

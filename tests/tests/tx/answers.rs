@@ -150,25 +150,46 @@ async fn savepoints_fail_and_succeed_inside() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_that_the_handler_ended_is_no_success() {
     let Some(test) = start(4).await else { return };
-    for act in ["commit", "rollback", "kept"] {
+    for act in ["commit", "rollback", "behind", "kept"] {
         let body = format!(r#"{{"cents": 5, "act": "{act}"}}"#);
         let got = test.send("/pay", act, &body).await;
         refused(&got, 500, "idempotency_not_transactional", None);
         assert!(got.text().contains("ended its transaction itself"), "{}", got.text());
     }
     // The half that was committed is nobody's to repeat.
-    refused(
-        &test.send("/pay", "commit", r#"{"cents": 5, "act": "commit"}"#).await,
-        409,
-        "idempotency_outcome_unknown",
-        None,
-    );
-    assert_eq!(test.payments("commit").await, 1);
+    for act in ["commit", "rollback", "behind"] {
+        let again = test.send("/pay", act, &format!(r#"{{"cents": 5, "act": "{act}"}}"#)).await;
+        refused(&again, 409, "idempotency_outcome_unknown", None);
+        assert_eq!(test.payments(act).await, 1, "{act}");
+    }
     // Its lock is held for as long as somebody has it; then everything is undone.
     refused(&test.send("/pay", "kept", r#"{"cents": 5}"#).await, 409, "idempotency_in_progress", Some("1"));
     test.held.open(1);
     assert_eq!(test.resend("/pay", "kept", r#"{"cents": 5}"#).await.status, 201);
     assert_eq!(test.payments("kept").await, 1);
+    test.settled().await;
+}
+
+/// A savepoint that can't begin takes the whole transaction along; nothing that comes next may commit by itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_savepoint_that_cannot_begin_leaves_nothing() {
+    let Some(test) = start(4).await else { return };
+    for act in ["stumble", "cancel"] {
+        let body = format!(r#"{{"cents": 5, "act": "{act}"}}"#);
+        assert!(test.request("/pay", act, &body).send().await.is_err(), "{act}: the handler panics");
+        assert_eq!(test.payments(act).await, 0, "{act}");
+        assert_eq!(test.resend("/pay", act, r#"{"cents": 5}"#).await.status, 201, "{act}: the key is free");
+    }
+    test.settled().await;
+}
+
+/// What a retry can't mend is no 503.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_cannot_be_reached_is_an_error() {
+    let Some(test) = start(4).await else { return };
+    let got = test.send("/pay", "k", r#"{"cents": 5, "act": "elsewhere"}"#).await;
+    refused(&got, 500, "idempotency_commit_refused", None);
+    assert_eq!(test.payments("k").await, 0);
     test.settled().await;
 }
 

@@ -24,7 +24,7 @@ use idem_tests::{
     server::{Answer, Server},
 };
 use serde::Deserialize;
-use sqlx::{PgConnection, PgPool};
+use sqlx::{Connection as _, PgConnection, PgPool};
 use tokio::sync::{Notify, Semaphore};
 
 /// The server that the tests share while any of them runs; `None` where PostgreSQL isn't installed.
@@ -189,6 +189,33 @@ async fn pay(mut tx: Tx, headers: HeaderMap, State(held): State<Held>, Json(orde
         "rollback" => {
             sqlx::raw_sql("ROLLBACK").execute(&mut *tx).await?;
             insert(&mut tx, &headers, 2000).await?;
+            answer
+        }
+        // Each of these makes sqlx roll all of it back, and what follows would commit by itself.
+        "stumble" => {
+            let _ = sqlx::query("SELECT 1/0").execute(&mut *tx).await;
+            for _ in 0..3 {
+                let Ok(mut savepoint) = tx.begin().await else { continue };
+                insert(&mut savepoint, &headers, 3000).await?;
+                savepoint.commit().await?;
+                break;
+            }
+            answer
+        }
+        "cancel" => {
+            assert!(futures::FutureExt::now_or_never(tx.begin()).is_none());
+            insert(&mut tx, &headers, 4000).await?;
+            answer
+        }
+        "behind" => {
+            let connection: &mut PgConnection = &mut tx;
+            let _ = sqlx::query("SELECT 1/0").execute(&mut *connection).await;
+            assert!(connection.begin().await.is_err());
+            insert(connection, &headers, 5000).await?;
+            answer
+        }
+        "elsewhere" => {
+            sqlx::raw_sql("SET LOCAL search_path = nowhere").execute(&mut *tx).await?;
             answer
         }
         "kept" => {

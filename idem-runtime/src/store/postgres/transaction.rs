@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use sqlx::{AssertSqlSafe, Postgres, Transaction, postgres::PgConnection, raw_sql};
+use sqlx::{AssertSqlSafe, Connection as _, Postgres, Transaction, postgres::PgConnection, raw_sql};
 use tokio::time::{Instant, sleep};
 
 use super::{
@@ -161,10 +161,7 @@ impl Open {
         ];
         // A COMMIT of a failed transaction reports no error: this row, which only a sound one gives, must come first.
         let reply = ask(&self.calls, &mut self.transaction, &self.complete, &completion.id, &args, self.cached).await;
-        match reply
-            .and_then(|reply| reply.get::<String>(0))
-            .map_err(|trouble| NotCommitted::RolledBack(trouble.into()))?
-        {
+        match reply.and_then(|reply| reply.get::<String>(0)).map_err(undone)? {
             Some(ack) if ack == "done" => Ok(()),
             Some(ack) if ack == "ended" => Err(NotCommitted::Ended),
             _ => Err(NotCommitted::RolledBack(Trouble::ForeignReply.into())),
@@ -183,7 +180,7 @@ impl OpenTransaction for Open {
         Box::pin(async move {
             let completed = match &completion {
                 Some(completion) => self.complete(completion).await,
-                None => self.is_sound().await.map_err(|trouble| NotCommitted::RolledBack(trouble.into())),
+                None => self.is_sound().await.map_err(undone),
             };
             if let Err(error) = completed {
                 let _ = self.transaction.rollback().await;
@@ -192,11 +189,7 @@ impl OpenTransaction for Open {
             match self.transaction.commit().await.map_err(Trouble::from) {
                 Ok(()) => Ok(()),
                 // An error is an answer: it is rolled back. Anything else may come after the commit.
-                Err(Trouble::Server { code, message, fatal: false }) => {
-                    let passing = is_passing(&code);
-                    let cause = Trouble::Server { code, message, fatal: false }.into();
-                    Err(if passing { NotCommitted::RolledBack(cause) } else { NotCommitted::Refused(cause) })
-                }
+                Err(trouble @ Trouble::Server { fatal: false, .. }) => Err(undone(trouble)),
                 Err(trouble) => Err(NotCommitted::Unknown(trouble.into())),
             }
         })
@@ -204,8 +197,16 @@ impl OpenTransaction for Open {
 
     fn rollback(mut self: Box<Self>) -> Promise<'static, bool> {
         Box::pin(async move {
-            let failed = self.is_sound().await.is_err();
+            let failed = !self.transaction.is_in_transaction() || self.is_sound().await.is_err();
             failed | self.transaction.rollback().await.is_err()
         })
+    }
+}
+
+/// What a server's refusal before the end of a COMMIT means: all is undone, and sending it again may help or not.
+fn undone(trouble: Trouble) -> NotCommitted {
+    match &trouble {
+        Trouble::Server { code, fatal: false, .. } if !is_passing(code) => NotCommitted::Refused(trouble.into()),
+        _ => NotCommitted::RolledBack(trouble.into()),
     }
 }

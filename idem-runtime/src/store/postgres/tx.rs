@@ -73,8 +73,8 @@ use crate::{
 ///
 /// # Panics
 ///
-/// Using it panics in a handler that is not annotated with `#[idempotent]`, and after its handler's run: there is no
-/// transaction.
+/// Using it panics in a handler that is not annotated with `#[idempotent]`, after its handler's run, and after a
+/// [savepoint](Self::begin) that could not begin: there is no transaction.
 pub struct Tx {
     loan: Loan,
     /// Taken at the first use, which is when the transaction has begun.
@@ -100,6 +100,10 @@ impl Tx {
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// Each is ended by `commit` or `rollback`, or dropped. One that can't begin, because a statement has failed before it, or whose `begin`
+    /// is dropped half-way (a `timeout` round it), ends the whole transaction: everything is undone, using the `Tx` after it panics, and no
+    /// answer commits.
     pub async fn begin(&mut self) -> Result<Transaction<'_, Postgres>, sqlx::Error> {
         (**self).begin().await
     }
@@ -145,6 +149,10 @@ impl DerefMut for Tx {
     fn deref_mut(&mut self) -> &mut PgConnection {
         self.open();
         match self.open.get_mut() {
+            // sqlx rolls all of it back when a savepoint can't begin; what came next would commit by itself.
+            Some(open) if !open.transaction.is_in_transaction() => {
+                panic!("`Tx` is used after its transaction has ended: a savepoint could not begin")
+            }
             Some(open) => &mut open.transaction,
             None => panic!("`Tx` is used outside the run of a handler annotated with #[idempotent]"),
         }
