@@ -12,6 +12,8 @@ struct Pair {
 }
 
 /// Writes the decoded pairs by name; pairs of one name stay in their order. What is no escape stands for itself.
+///
+/// Where a name has `[]` all stay in their order: in `items[][sku]=a&items[][qty]=2&items[][sku]=b` it says what belongs together.
 pub(super) fn write(text: &[u8], out: &mut impl Sink) {
     let mut decoded = Vec::with_capacity(text.len());
     let mut pairs = Vec::new();
@@ -31,7 +33,9 @@ pub(super) fn write(text: &[u8], out: &mut impl Sink) {
         pairs.push(Pair { prefix, start, middle, end: decoded.len() });
     }
     let name = |pair: &Pair| decoded.get(pair.start..pair.middle).unwrap_or_default();
-    pairs.sort_by(|a, b| a.prefix.cmp(&b.prefix).then_with(|| name(a).cmp(name(b))));
+    if memchr::memmem::find(&decoded, b"[]").is_none() || !pairs.iter().any(|pair| is_list(name(pair))) {
+        pairs.sort_by(|a, b| a.prefix.cmp(&b.prefix).then_with(|| name(a).cmp(name(b))));
+    }
     // Hashed in one piece: many small ones take longer than what is in them.
     let mut framed = Vec::with_capacity(decoded.len() + 16 * pairs.len());
     for pair in &pairs {
@@ -40,6 +44,10 @@ pub(super) fn write(text: &[u8], out: &mut impl Sink) {
     }
     out.length(pairs.len());
     out.put(&framed);
+}
+
+fn is_list(name: &[u8]) -> bool {
+    memchr::memmem::find(name, b"[]").is_some()
 }
 
 /// What comes before and after the first `at`.

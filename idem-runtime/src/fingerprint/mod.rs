@@ -20,7 +20,8 @@
 //! * *media type*: SHA-256 over the normalised `Content-Type`; zeros where there is none, or where the body doesn't count.
 //! * mode and *body*, which comes last and so needs no frame:
 //!   `0` nothing; `1` the bytes; `2` canonical JSON; `3` canonical JSON without what the pointers of a selection point at;
-//!   `4` the values these point at, each framed and empty where there is none; `5` form pairs; `6` multipart.
+//!   `4` the values these point at, each framed and empty where there is none; `5` form pairs, sorted by name unless a name
+//!   has `[]`; `6` multipart.
 //!   In `3` and `4` the number of pointers and each one framed, sorted, come first.
 //!   JSON and multipart bodies that can't be read as such are mode `1`.
 //!

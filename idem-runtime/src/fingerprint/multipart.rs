@@ -10,7 +10,7 @@ pub(super) struct Form<'a> {
 }
 
 struct Part<'a> {
-    /// Lower-case names, sorted.
+    /// Lower-case names, sorted; those of one name in their order.
     headers: Vec<(Vec<u8>, &'a [u8])>,
     content: &'a [u8],
 }
@@ -55,13 +55,14 @@ impl<'a> Form<'a> {
 
 impl<'a> Part<'a> {
     fn read(mut text: &'a [u8]) -> Option<Self> {
-        let mut headers = Vec::new();
+        let mut headers: Vec<(Vec<u8>, &[u8])> = Vec::new();
         loop {
             let end = memchr::memmem::find(text, b"\r\n")?;
             let line = text.get(..end)?;
             text = text.get(end + 2..)?;
             if line.is_empty() {
-                headers.sort();
+                // Stable: of one name the last may count, or the first.
+                headers.sort_by(|a, b| a.0.cmp(&b.0));
                 return Some(Self { headers, content: text });
             }
             let colon = line.iter().position(|&byte| byte == b':')?;

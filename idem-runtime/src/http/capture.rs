@@ -236,10 +236,11 @@ impl http_body::Body for Rejoined {
 
     fn size_hint(&self) -> SizeHint {
         let begun: u64 = self.begun.iter().flatten().filter_map(Frame::data_ref).map(|data| data.len() as u64).sum();
-        // A piece that failed cuts the body: a length would make what came before it pass for the whole.
+        // A piece that failed cuts the body: a length would make what came before it pass for the whole. Behind a
+        // length HTTP/1.1 has no place for trailers.
         let rest = match &self.rest {
             Some(rest) => rest.size_hint(),
-            None if self.begun.iter().any(Result::is_err) => SizeHint::default(),
+            None if !self.begun.iter().all(|piece| piece.as_ref().is_ok_and(Frame::is_data)) => SizeHint::default(),
             None => SizeHint::with_exact(0),
         };
         let mut hint = SizeHint::new();

@@ -53,7 +53,6 @@ const OF_THE_EXCHANGE: &[&str] = &[
     "te",
     "traceparent",
     "tracestate",
-    "trailer",
     "transfer-encoding",
     "upgrade",
     "via",

@@ -2,10 +2,13 @@
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
-use http::{HeaderValue, header::CONTENT_ENCODING};
-use http_body_util::{BodyExt as _, Full};
+use http::{
+    HeaderValue,
+    header::{CONTENT_ENCODING, TRAILER},
+};
+use http_body::Frame;
 
-use super::headers::NOT_KEPT;
+use super::{capture::Rejoined, headers::NOT_KEPT};
 use crate::{Idempotency, record::Outcome, store::CorruptRecord};
 
 /// Marks a replayed answer among its extensions, for layers outside: what they find in the extensions of a first answer
@@ -19,12 +22,13 @@ pub(super) fn response(outcome: Bytes, idempotency: &Idempotency) -> Result<Resp
     let body = match (body, trailers) {
         (Some(body), None) => Body::from(body),
         (Some(body), Some(trailers)) => {
-            Body::new(Full::new(body).with_trailers(std::future::ready(Some(Ok(trailers)))))
+            Body::new(Rejoined { begun: [Ok(Frame::data(body)), Ok(Frame::trailers(trailers))].into(), rest: None })
         }
         (None, _) => {
             headers.insert(NOT_KEPT, HeaderValue::from_static("not-kept"));
-            // Nothing is not valid gzip.
+            // Nothing is not valid gzip, and has no trailers.
             headers.remove(CONTENT_ENCODING);
+            headers.remove(TRAILER);
             Body::empty()
         }
     };

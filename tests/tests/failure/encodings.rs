@@ -6,13 +6,14 @@ use axum::{
     Router,
     body::{Body, Bytes},
     extract::{Request, State},
-    http::{HeaderMap, Version},
-    response::Response,
+    http::{HeaderMap, Version, header},
+    response::{IntoResponse, Response},
     routing::post,
 };
 use http_body_util::{BodyExt as _, Full};
 use idem_runtime::idempotent;
 use idem_tests::server::Answer;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_http::compression::CompressionLayer;
 
@@ -39,11 +40,12 @@ async fn compressed(State(ledger): State<Ledger>, headers: HeaderMap) -> Respons
 
 /// Answers with trailers.
 #[idempotent(ttl = "24h")]
-async fn trailed(State(ledger): State<Ledger>) -> Body {
+async fn trailed(State(ledger): State<Ledger>) -> impl IntoResponse {
     ledger.number();
     let mut trailers = HeaderMap::new();
     trailers.insert("x-checksum", "17".parse().unwrap());
-    Body::new(Full::new(Bytes::from_static(b"body")).with_trailers(std::future::ready(Some(Ok(trailers)))))
+    let body = Full::new(Bytes::from_static(b"body")).with_trailers(std::future::ready(Some(Ok(trailers))));
+    ([(header::TRAILER, "x-checksum")], Body::new(body))
 }
 
 async fn start() -> Test {
@@ -122,6 +124,23 @@ async fn trailers_are_kept() {
         assert_eq!(body.data().await.unwrap().unwrap(), "body");
         assert!(body.data().await.is_none());
         assert_eq!(body.trailers().await.unwrap().unwrap()["x-checksum"], "17");
+    }
+    test.check(1, &["executed", "replayed"]);
+}
+
+/// In HTTP/1.1 too, where they come behind the last chunk.
+#[tokio::test]
+async fn trailers_are_kept_in_http_1() {
+    let test = start().await;
+    for replay in [false, true] {
+        let mut stream = test.server.connect().await;
+        let request = "POST /trailed HTTP/1.1\r\nhost: x\r\nidempotency-key: k1\r\nte: trailers\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.contains("trailer: x-checksum\r\n") && !answer.contains("content-length"), "{answer}");
+        assert!(answer.ends_with("4\r\nbody\r\n0\r\nx-checksum: 17\r\n\r\n"), "{answer}");
+        assert_eq!(answer.contains("idempotent-replayed: true"), replay);
     }
     test.check(1, &["executed", "replayed"]);
 }

@@ -30,6 +30,30 @@ fn parts(boundary: &str, parts: &[Vec<u8>]) -> Fingerprint {
     Fingerprint::of(&Parts { content_type: Some(content_type.as_bytes()), body: &body, ..BARE })
 }
 
+/// As Rack and PHP read them: the quantity belongs to the item before it.
+#[test]
+fn lists_of_a_form_keep_their_order() {
+    let first = "items[][sku]=A&items[][qty]=2&items[][sku]=B";
+    assert!(!same(&FORM, first, "items[][sku]=A&items[][sku]=B&items[][qty]=2"));
+    assert!(same(&FORM, first, "items%5B%5D[sku]=A&items[%5d[qty]=2&items[][sku]=%42"));
+    assert!(same(&FORM, "b=[]&a=1", "a=1&b=[]"), "a value is no name");
+    assert!(same(&FORM, "b[0]=1&a[k]=1", "a[k]=1&b[0]=1"), "a number or a name says it by itself");
+}
+
+/// A parser may take the last of two headers of one name.
+#[test]
+fn repeated_headers_of_a_part_keep_their_order() {
+    let part = |one: &str, two: &str| {
+        let body = format!(
+            "--a\r\nX-Other: 1\r\nContent-Disposition: form-data; name={one}\r\ncontent-disposition: form-data; name={two}\r\n\r\n9\r\n--a--"
+        );
+        let base = Parts { content_type: Some(b"multipart/form-data; boundary=a"), ..BARE };
+        Fingerprint::of(&Parts { body: body.as_bytes(), ..base })
+    };
+    assert!(part("amount", "tip") != part("tip", "amount"));
+    assert!(part("amount", "tip") == part("amount", "tip"));
+}
+
 proptest! {
     #[test]
     fn a_form_is_its_pairs(pairs in pairs(), other in pairs()) {
