@@ -19,7 +19,10 @@ fuzz_target!(|pairs: Vec<(&[u8], &[u8])>| {
     };
     let text = spell(&pairs);
     let mut sorted = pairs.clone();
-    sorted.sort_by_key(|(name, _)| *name);
+    // The order of a list's pairs counts.
+    if !pairs.iter().any(|(name, _)| name.windows(2).any(|two| two == b"[]")) {
+        sorted.sort_by_key(|(name, _)| *name);
+    }
     assert!(form(&text) == form(&spell(&sorted)));
     assert!(form(&text) == form(&text.to_lowercase()));
     assert!(form(&text) == form(&format!("&{text}&")));
