@@ -1,4 +1,4 @@
-//! Clients that repeat themselves, hang up, and send another body or as another user under the same key.
+//! Clients that repeat themselves, hang up, and use one key for two bodies at once or as two users.
 
 use std::{
     sync::{
@@ -21,22 +21,39 @@ use crate::{
     servers::{BANK_MS, Servers},
 };
 
-/// A guarded handler of the example.
+/// A guarded handler of an example.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route {
     path: &'static str,
-    pub(crate) unknown: &'static str,
+    pub(crate) promise: Promise,
     form: bool,
 }
 
+/// What a handler promises of its effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Promise {
+    /// One more after a crash.
+    Retry,
+    /// None after a crash.
+    Hold,
+    /// It commits with its record.
+    Once,
+}
+
 pub(crate) const ROUTES: [Route; 2] = [
-    Route { path: "/payments", unknown: "retry", form: false },
-    Route { path: "/v1/charges", unknown: "hold", form: true },
+    Route { path: "/payments", promise: Promise::Retry, form: false },
+    Route { path: "/v1/charges", promise: Promise::Hold, form: true },
 ];
+
+/// The example whose record commits with the payment.
+#[cfg(feature = "postgres")]
+pub(crate) const TRANSACTION: Route = Route { path: "/payments", promise: Promise::Once, form: false };
 
 /// A 2xx that reached a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Success {
+    /// What was asked for.
+    pub(crate) amount: u64,
     pub(crate) body: Value,
     pub(crate) replay: bool,
     /// From when it was asked for to when it was there, in milliseconds.
@@ -49,12 +66,18 @@ pub(crate) struct Case {
     pub(crate) route: Route,
     pub(crate) user: String,
     pub(crate) key: String,
-    /// What was asked for; the second is the conflicting body's.
+    /// What the two bodies ask for. Whichever is first has the key.
     pub(crate) amounts: [u64; 2],
+    /// The body that is meant; the other one conflicts.
+    meant: usize,
     pub(crate) conflicting: u64,
+    /// How often both were sent at once while nobody had an answer.
+    pub(crate) raced: u64,
     pub(crate) requests: u64,
     pub(crate) successes: Vec<Success>,
     pub(crate) held: bool,
+    /// Amounts that were refused because the key is another body's, and when that was asked.
+    pub(crate) reused: Vec<(u64, u64)>,
     /// The answer at the very end, when nothing is hurt any more.
     pub(crate) at_last: Option<Success>,
     /// What no client may ever see.
@@ -63,6 +86,11 @@ pub(crate) struct Case {
 
 enum Reply {
     Success(Success),
+    /// The key is another body's; asked for when.
+    Reused {
+        amount: u64,
+        from: u64,
+    },
     Refused(String),
     /// No answer, or none that says anything.
     Nothing,
@@ -109,21 +137,21 @@ impl Clients {
         while Instant::now() < until && !case.held {
             if chance.percent(25) {
                 // Hangs up: whatever comes of it is seen by the next.
-                let request = self.request(case, case.amounts[0], chance);
+                let amount = if chance.percent(10) { case.conflict() } else { case.amount() };
+                let request = self.request(case, amount, chance);
                 case.requests += 1;
                 let _ = tokio::time::timeout(chance.time(1, 60), request.send()).await;
             }
             let duplicates = if chance.percent(40) { chance.between(2, 6) } else { 1 };
-            let conflicting = case.at_work() && chance.percent(20);
-            let requests: Vec<_> = (0..duplicates).map(|_| self.request(case, case.amounts[0], chance)).collect();
-            let other = conflicting.then(|| self.request(case, case.amounts[1], chance));
-            let (replies, other) = tokio::join!(join_all(requests.into_iter().map(reply)), async {
-                match other {
-                    Some(request) => Some(reply(request).await),
-                    None => None,
-                }
-            });
-            case.hear(replies, other);
+            let mut amounts: Vec<_> = (0..duplicates).map(|_| case.amount()).collect();
+            if chance.percent(20) {
+                case.raced += u64::from(case.successes.is_empty());
+                // As likely the first as the last.
+                amounts.insert(chance.index(amounts.len() + 1), case.conflict());
+            }
+            let requests: Vec<_> =
+                amounts.into_iter().map(|amount| reply(amount, self.request(case, amount, chance))).collect();
+            case.hear(join_all(requests).await);
             if !case.successes.is_empty() {
                 if more == 0 {
                     return;
@@ -137,18 +165,23 @@ impl Clients {
     /// Asks once more in peace; nobody waits for longer than a lease and what a charge takes.
     pub(crate) async fn ask_at_last(&self, case: &mut Case) {
         let mut chance = Chance::new(case.amounts[0], 3000);
+        if let Some(success) = case.successes.first() {
+            case.meant = usize::from(success.amount == case.amounts[1]);
+        }
         let deadline = Instant::now() + LEASE * 2 + Duration::from_secs(15);
         loop {
-            let answer = reply(self.request(case, case.amounts[0], &mut chance)).await;
+            let answer = reply(case.amount(), self.request(case, case.amount(), &mut chance)).await;
             case.requests += 1;
             match answer {
                 Reply::Success(success) => {
                     case.at_last = Some(success.clone());
                     return case.successes.push(success);
                 }
-                Reply::Refused(code) if code == "idempotency_outcome_unknown" => return case.held = true,
-                Reply::Refused(code) if code == "idempotency_key_reused" && case.conflicting > 0 => return,
+                Reply::Refused(code) if code == UNKNOWN => return case.held = true,
                 Reply::Wrong(wrong) => return case.wrong.push(wrong),
+                Reply::Reused { .. } if case.conflicting > 0 && Instant::now() < deadline => {
+                    case.meant = 1 - case.meant
+                }
                 _ if Instant::now() > deadline => return case.wrong.push("the key is stuck".into()),
                 _ => sleep(Duration::from_millis(100)).await,
             }
@@ -174,50 +207,55 @@ impl Case {
             user: user.into(),
             key: format!("key-{number}"),
             amounts: [amount(0), amount(1)],
+            meant: 0,
             conflicting: 0,
+            raced: 0,
             requests: 0,
             successes: Vec::new(),
             held: false,
+            reused: Vec::new(),
             at_last: None,
             wrong: Vec::new(),
         }
     }
 
-    /// Whether somebody has run or runs for sure, so that another body is a conflict.
-    fn at_work(&self) -> bool {
-        !self.successes.is_empty()
+    fn amount(&self) -> u64 {
+        self.amounts[self.meant]
     }
 
-    fn hear(&mut self, replies: Vec<Reply>, other: Option<Reply>) {
+    /// What the other body asks for, which is about to be sent.
+    fn conflict(&mut self) -> u64 {
+        self.conflicting += 1;
+        self.amounts[1 - self.meant]
+    }
+
+    fn hear(&mut self, replies: Vec<Reply>) {
         self.requests += u64::try_from(replies.len()).unwrap();
         for reply in replies {
             match reply {
                 Reply::Success(success) => self.successes.push(success),
-                Reply::Refused(code) if code == "idempotency_outcome_unknown" && self.route.unknown == "hold" => {
-                    self.held = true;
-                }
-                Reply::Refused(code) if code == "idempotency_key_reused" && self.conflicting > 0 => {}
-                Reply::Refused(code) if ALLOWED.contains(&&*code) => {}
+                Reply::Reused { amount, from } => self.reused.push((amount, from)),
+                Reply::Refused(code) if code == UNKNOWN && self.route.promise == Promise::Hold => self.held = true,
+                Reply::Refused(code) if PASSING.contains(&&*code) => {}
+                Reply::Refused(code) if self.route.promise == Promise::Once && IN_DOUBT.contains(&&*code) => {}
                 Reply::Refused(code) => self.wrong.push(format!("refused by {code}")),
                 Reply::Wrong(wrong) => self.wrong.push(wrong),
                 Reply::Nothing => {}
             }
         }
-        if let Some(reply) = other {
-            self.requests += 1;
-            self.conflicting += 1;
-            match reply {
-                Reply::Success(success) => self.successes.push(success),
-                Reply::Wrong(wrong) => self.wrong.push(wrong),
-                Reply::Refused(_) | Reply::Nothing => {}
-            }
+        // The other body was first: it is the one that is asked for from now on.
+        let amount = self.amount();
+        if self.successes.is_empty() && self.reused.last().is_some_and(|(refused, _)| *refused == amount) {
+            self.meant = 1 - self.meant;
         }
     }
 }
 
-const ALLOWED: [&str; 3] = ["idempotency_in_progress", "idempotency_store_unavailable", "idempotency_lease_lost"];
+const UNKNOWN: &str = "idempotency_outcome_unknown";
+const PASSING: [&str; 3] = ["idempotency_in_progress", "idempotency_store_unavailable", "idempotency_lease_lost"];
+const IN_DOUBT: [&str; 2] = ["idempotency_rolled_back", "idempotency_commit_unknown"];
 
-async fn reply(request: RequestBuilder) -> Reply {
+async fn reply(amount: u64, request: RequestBuilder) -> Reply {
     let from = now();
     let Ok(response) = request.send().await else { return Reply::Nothing };
     let (status, headers) = (response.status(), response.headers().clone());
@@ -227,9 +265,10 @@ async fn reply(request: RequestBuilder) -> Reply {
         return Reply::Wrong(format!("{status} {}", answer.text()));
     };
     if status.is_success() {
-        return Reply::Success(Success { body, replay: answer.is_replay(), time: (from, now()) });
+        return Reply::Success(Success { amount, body, replay: answer.is_replay(), time: (from, now()) });
     }
     match body["code"].as_str() {
+        Some("idempotency_key_reused") => Reply::Reused { amount, from },
         Some(code) => Reply::Refused(code.into()),
         None => Reply::Wrong(format!("{status} {body}")),
     }

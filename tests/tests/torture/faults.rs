@@ -37,11 +37,21 @@ impl Faults {
     }
 
     /// Whether the store or this process was hurt at any time from `from` to `until`, or as long as `after` before.
-    pub(crate) fn hurt(&self, process: u32, (from, until): (u64, u64), after: Duration) -> bool {
+    pub(crate) fn hurt(&self, process: u32, time: (u64, u64), after: Duration) -> bool {
+        self.any(process, time, after, |_| true)
+    }
+
+    /// The same by what leaves the process alive, so that it frees its key when it can't prove its lease.
+    pub(crate) fn held_up(&self, process: u32, time: (u64, u64), after: Duration) -> bool {
+        self.any(process, time, after, |what| what.starts_with("store") || what == "process suspended")
+    }
+
+    fn any(&self, process: u32, (from, until): (u64, u64), after: Duration, counts: fn(&str) -> bool) -> bool {
         let after = u64::try_from(after.as_millis()).unwrap();
         let faults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         faults.iter().any(|fault| {
-            [Whom::Store, Whom::Process(process)].contains(&fault.whom)
+            counts(fault.what)
+                && [Whom::Store, Whom::Process(process)].contains(&fault.whom)
                 && fault.from <= until
                 && fault.until + after >= from
         })

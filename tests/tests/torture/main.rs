@@ -1,8 +1,9 @@
 //! Server processes of the payments example on one store, under clients that repeat themselves, while processes and the store
-//! are killed, stopped and restarted. What was really charged stands in a ledger outside of the store.
+//! are killed, stopped and restarted. What was really charged stands in a ledger outside of the store; of the example whose
+//! payments commit with their records, the payments are the ledger.
 //!
-//! `scripts/torture` runs it for a minute; `TORTURE_SECONDS`, `TORTURE_SEED` and `TORTURE_UNKNOWN` (`retry` or `hold`) are its
-//! options.
+//! `scripts/torture` runs it for a minute; `IDEM_TORTURE_SECONDS`, `IDEM_TORTURE_SEED` and `IDEM_TORTURE_UNKNOWN` (`retry` or
+//! `hold`) are its options.
 
 #![allow(
     clippy::unwrap_used,
@@ -29,11 +30,11 @@ use std::{
 };
 
 use chance::Chance;
-use clients::{Case, Clients, ROUTES, Route};
+use clients::{Case, Clients, Promise, ROUTES, Route};
 use faults::Faults;
 use futures::{StreamExt as _, future::join_all, stream};
 use ledger::Ledger;
-use servers::Servers;
+use servers::{BANK_MS, Servers};
 use store::Victim;
 
 /// As in the example.
@@ -47,22 +48,27 @@ fn setting<T: std::str::FromStr>(name: &str) -> Option<T> {
 }
 
 fn routes() -> Vec<Route> {
-    let unknown = env::var("TORTURE_UNKNOWN").unwrap_or_default();
-    let routes: Vec<_> = ROUTES.into_iter().filter(|route| unknown.is_empty() || route.unknown == unknown).collect();
-    assert!(!routes.is_empty(), "TORTURE_UNKNOWN={unknown} is neither retry nor hold");
-    routes
+    let unknown = env::var("IDEM_TORTURE_UNKNOWN").unwrap_or_default();
+    let only = match &*unknown {
+        "" => return ROUTES.to_vec(),
+        "retry" => Promise::Retry,
+        "hold" => Promise::Hold,
+        _ => panic!("IDEM_TORTURE_UNKNOWN={unknown} is neither retry nor hold"),
+    };
+    ROUTES.into_iter().filter(|route| route.promise == only).collect()
 }
 
-async fn torture(victim: Victim) {
-    let name = victim.name();
-    let time = Duration::from_secs(setting("TORTURE_SECONDS").unwrap_or(12));
-    let seed = setting("TORTURE_SEED").unwrap_or_else(Chance::fresh_seed);
-    println!("{name}: TORTURE_SEED={seed}, {} s", time.as_secs());
-    let folder = tempfile::tempdir().unwrap();
-    let ledger = Ledger::new(folder.path().join("ledger"));
+async fn torture(name: &str, victim: Victim, routes: Vec<Route>, ledger: Ledger) {
+    let time = Duration::from_secs(setting("IDEM_TORTURE_SECONDS").unwrap_or(12));
+    let seed = setting("IDEM_TORTURE_SEED").unwrap_or_else(Chance::fresh_seed);
+    println!("{name}: IDEM_TORTURE_SEED={seed}, {} s", time.as_secs());
     let faults = Arc::new(Faults::default());
-    let servers = Arc::new(Servers::start(SERVERS, &victim.url(), ledger.path(), faults.clone()).await);
-    let clients = Arc::new(Clients::new(servers.clone(), routes()));
+    let servers = Arc::new(Servers::start(SERVERS, victim.url(), ledger, faults.clone()).await);
+    #[cfg(feature = "postgres")]
+    if let Ledger::Table(url) = servers.ledger() {
+        slow_down(url).await;
+    }
+    let clients = Arc::new(Clients::new(servers.clone(), routes));
 
     let (until, began) = (Instant::now() + time, faults::now());
     let playing = join_all((0..CLIENTS).map(|number| {
@@ -84,9 +90,21 @@ async fn torture(victim: Victim) {
     let asked = Instant::now();
     stream::iter(&mut cases).for_each_concurrent(64, |case| clients.ask_at_last(case)).await;
     println!("{name}: asked for {} keys again in {} ms", cases.len(), asked.elapsed().as_millis());
+    let effects = servers.ledger().effects().await;
     drop(servers);
     drop(victim);
-    verdict::pronounce(name, &cases, &ledger.effects(), &faults);
+    verdict::pronounce(name, &cases, &effects, &faults);
+}
+
+/// Makes a payment take the remainder of its amount, as at the example's bank.
+#[cfg(feature = "postgres")]
+async fn slow_down(url: &str) {
+    let trigger = format!(
+        "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS
+           'BEGIN PERFORM pg_sleep(NEW.amount % {BANK_MS} / 1000.0); RETURN NULL; END';
+         CREATE TRIGGER slow AFTER INSERT ON payments FOR EACH ROW EXECUTE FUNCTION slow();"
+    );
+    idem_tests::postgres::execute(&idem_tests::postgres::pool(url, 1).await, trigger).await;
 }
 
 macro_rules! on {
@@ -94,11 +112,19 @@ macro_rules! on {
         $(#[cfg(feature = $feature)]
         #[tokio::test(flavor = "multi_thread")]
         async fn $store() {
-            if let Some(victim) = Victim::$store().await {
-                torture(victim).await;
-            }
+            let Some(victim) = Victim::$store().await else { return };
+            let folder = tempfile::tempdir().unwrap();
+            torture(victim.name(), victim, routes(), Ledger::File(folder.path().join("ledger"))).await;
         })+
     };
 }
 
 on!(sqlite "sqlite" postgres "postgres" redis "redis");
+
+#[cfg(feature = "postgres")]
+#[tokio::test(flavor = "multi_thread")]
+async fn transaction() {
+    let Some(victim) = Victim::postgres().await else { return };
+    let ledger = Ledger::Table(victim.url());
+    torture("transaction", victim, vec![clients::TRANSACTION], ledger).await;
+}

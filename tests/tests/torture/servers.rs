@@ -1,7 +1,6 @@
-//! The processes of the payments example, and what is done to them.
+//! The processes of an example, and what is done to them.
 
 use std::{
-    path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::Arc,
     time::{Duration, Instant},
@@ -19,6 +18,7 @@ use tokio::{
 use crate::{
     chance::Chance,
     faults::{Faults, Whom, now},
+    ledger::Ledger,
 };
 
 /// A charge takes the remainder of its amount by this, in milliseconds.
@@ -34,15 +34,16 @@ struct Server {
 pub(crate) struct Servers {
     all: Vec<Server>,
     store: String,
-    ledger: PathBuf,
+    ledger: Ledger,
     faults: Arc<Faults>,
     client: Client,
 }
 
 impl Servers {
-    pub(crate) async fn start(count: usize, store: &str, ledger: &Path, faults: Arc<Faults>) -> Self {
+    /// The example by its ledger: the bank, or the one whose payments commit with their records.
+    pub(crate) async fn start(count: usize, store: String, ledger: Ledger, faults: Arc<Faults>) -> Self {
         let client = Client::builder().timeout(Duration::from_secs(1)).pool_max_idle_per_host(0).build().unwrap();
-        let mut started = Self { all: Vec::new(), store: store.into(), ledger: ledger.into(), faults, client };
+        let mut started = Self { all: Vec::new(), store, ledger, faults, client };
         for _ in 0..count {
             let port = free_port();
             let process = Mutex::new(started.launch(port));
@@ -53,10 +54,25 @@ impl Servers {
     }
 
     fn launch(&self, port: u16) -> Process {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_payments"));
-        command.env("IDEM_STORE", &self.store).env("PORT", port.to_string()).env("RUST_LOG", "off");
-        command.env("LEDGER", &self.ledger).env("BANK_MS", BANK_MS.to_string());
+        let mut command = match &self.ledger {
+            Ledger::File(path) => {
+                let mut command = Command::new(env!("CARGO_BIN_EXE_payments"));
+                command.env("LEDGER", path).env("BANK_MS", BANK_MS.to_string()).env("IDEM_STORE", &self.store);
+                command
+            }
+            #[cfg(feature = "postgres")]
+            Ledger::Table(url) => {
+                let mut command = Command::new(env!("CARGO_BIN_EXE_payments_postgres"));
+                command.env("DATABASE_URL", url);
+                command
+            }
+        };
+        command.env("PORT", port.to_string()).env("RUST_LOG", "off");
         Process::start(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null())).unwrap()
+    }
+
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     /// Where one of them listens, or did.

@@ -26,5 +26,4 @@ mod refused;
 #[path = "../failure/seen.rs"]
 #[expect(dead_code, reason = "the failure tests look at more")]
 mod seen;
-mod torture;
 mod trips;
