@@ -273,6 +273,7 @@ pub(super) async fn ask(
             Arg::Int(value) => query.bind(value),
             Arg::Bool(value) => query.bind(value),
             Arg::Bytes(value) => query.bind(value),
+            Arg::Text(value) => query.bind(value),
             Arg::List(values) => query.bind(values),
         })
         .fetch_all(connection)

@@ -22,30 +22,53 @@ CREATE TABLE IF NOT EXISTS idem_record (
 ALTER TABLE idem_record ALTER COLUMN response SET STORAGE EXTERNAL;
 CREATE INDEX IF NOT EXISTS idem_record_purge_at ON idem_record (purge_at);
 
--- Decides on the row as it was read, and writes only if it still is that row. READ COMMITTED gives each statement in
--- here a new snapshot; under a stricter isolation a lost race is a serialization failure, which the caller repeats.
--- What was read and decides nothing takes no lock, no transaction id and no WAL.
+-- The common case comes first and is one statement, since each expression of a function is made ready again in every
+-- transaction; under SERIALIZABLE a read before the insert would conflict with every claim on the same index page. Where
+-- there is a row the insert takes no transaction id and writes no WAL, nor does what is read and decides nothing.
+-- A takeover decides on the row as it was read, and writes only if it still is that row. READ COMMITTED gives each
+-- statement in here a new snapshot; under a stricter isolation a lost race is a serialization failure, which the caller
+-- repeats.
+--
+-- The advisory lock is held exclusively by an attempt whose record commits with the handler's own transaction: its row
+-- can't be seen yet, and waiting for it would keep this connection. Claims share it, so they wait for each other's commit
+-- only. An owner must be one after a crash too, whatever `synchronous_commit` the role or database is set to.
 CREATE OR REPLACE FUNCTION idem_record_claim_v1(
   p_id bytea, p_token bytea, p_fingerprints bytea[], p_hold boolean, p_lease bigint, p_ttl bigint, p_waiting boolean,
   OUT outcome text, OUT owner_epoch bigint, OUT owner_attempt bigint, OUT lease_left bigint, OUT bytes bytea
 ) LANGUAGE plpgsql VOLATILE SET enable_seqscan = off AS $$
 DECLARE
   r idem_record;
-  held boolean;
   live boolean;
   us bigint;
   ms bigint;
 BEGIN
   FOR i IN 1..8 LOOP
+    INSERT INTO idem_record AS t
+      (id, state, token, epoch, attempt, hold, fingerprint, lease_until, expires, purge_at)
+    SELECT p_id, 1, p_token, c.us, 1, p_hold, p_fingerprints[1],
+           c.us / 1000 + p_lease, c.us / 1000 + p_lease + p_ttl, c.us / 1000 + p_lease + p_ttl
+    FROM (SELECT floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS us) c
+    WHERE CASE
+      WHEN current_setting('synchronous_commit') IN ('on', 'remote_apply')
+        OR set_config('synchronous_commit', 'on', true) = 'on'
+      THEN pg_try_advisory_xact_lock_shared(('x' || encode(substr(p_id, 1, 8), 'hex'))::bit(64)::bigint)
+    END
+    ON CONFLICT (id) DO NOTHING
+    RETURNING 'owner', t.epoch, 1 INTO outcome, owner_epoch, owner_attempt;
+    IF FOUND THEN
+      RETURN;
+    END IF;
+
+    SELECT * INTO r FROM idem_record t WHERE t.id = p_id;
+    IF NOT FOUND THEN
+      -- Removed since, unless it is the lock that was in the way.
+      CONTINUE WHEN pg_try_advisory_xact_lock_shared(('x' || encode(substr(p_id, 1, 8), 'hex'))::bit(64)::bigint);
+      outcome := 'in_progress';
+      RETURN;
+    END IF;
     us := floor(extract(epoch FROM clock_timestamp()) * 1000000);
     ms := us / 1000;
-    -- Under SERIALIZABLE a read before the insert conflicts with every claim on the same index page: insert first.
-    held := i > 1 OR current_setting('transaction_isolation') <> 'serializable';
-    IF held THEN
-      SELECT * INTO r FROM idem_record t WHERE t.id = p_id;
-      held := FOUND;
-    END IF;
-    live := held AND r.expires > ms;
+    live := r.expires > ms;
 
     IF live AND NOT (r.state = 1 AND r.token = p_token) THEN
       IF r.state NOT IN (1, 2, 3) THEN
@@ -73,39 +96,23 @@ BEGIN
       END IF;
     END IF;
 
-    -- Held exclusively by an attempt whose record commits with the handler's own transaction: its row can't be seen yet,
-    -- and waiting for it would keep this connection. Claims share it, so they wait for each other's commit only.
     IF NOT pg_try_advisory_xact_lock_shared(('x' || encode(substr(p_id, 1, 8), 'hex'))::bit(64)::bigint) THEN
       outcome := 'in_progress';
       RETURN;
     END IF;
-    -- An owner must be one after a crash too, whatever the role or database is set to.
-    IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
-      PERFORM set_config('synchronous_commit', 'on', true);
-    END IF;
-
-    IF NOT held THEN
-      owner_epoch := us;
-      owner_attempt := 1;
-      INSERT INTO idem_record (id, state, token, epoch, attempt, hold, fingerprint, lease_until, expires, purge_at)
-      VALUES (p_id, 1, p_token, us, 1, p_hold, p_fingerprints[1],
-              ms + p_lease, ms + p_lease + p_ttl, ms + p_lease + p_ttl)
-      ON CONFLICT (id) DO NOTHING;
+    IF live AND r.token = p_token THEN
+      owner_epoch := r.epoch;
+      owner_attempt := r.attempt;
     ELSE
-      IF live AND r.token = p_token THEN
-        owner_epoch := r.epoch;
-        owner_attempt := r.attempt;
-      ELSE
-        owner_epoch := greatest(r.epoch + 1, us);
-        owner_attempt := CASE WHEN live THEN r.attempt + 1 ELSE 1 END;
-      END IF;
-      UPDATE idem_record t
-      SET state = 1, token = p_token, epoch = owner_epoch, attempt = owner_attempt, hold = p_hold,
-          waited = t.waited AND live, fingerprint = p_fingerprints[1], response = NULL,
-          lease_until = ms + p_lease, expires = ms + p_lease + p_ttl, purge_at = ms + p_lease + p_ttl
-      WHERE t.id = p_id AND t.state = r.state AND t.token = r.token AND t.epoch = r.epoch
-        AND t.lease_until = r.lease_until AND t.expires = r.expires;
+      owner_epoch := greatest(r.epoch + 1, us);
+      owner_attempt := CASE WHEN live THEN r.attempt + 1 ELSE 1 END;
     END IF;
+    UPDATE idem_record t
+    SET state = 1, token = p_token, epoch = owner_epoch, attempt = owner_attempt, hold = p_hold,
+        waited = t.waited AND live, fingerprint = p_fingerprints[1], response = NULL,
+        lease_until = ms + p_lease, expires = ms + p_lease + p_ttl, purge_at = ms + p_lease + p_ttl
+    WHERE t.id = p_id AND t.state = r.state AND t.token = r.token AND t.epoch = r.epoch
+      AND t.lease_until = r.lease_until AND t.expires = r.expires;
     IF FOUND THEN
       outcome := 'owner';
       RETURN;
@@ -260,31 +267,31 @@ END $$;
 CREATE OR REPLACE FUNCTION idem_record_tx_claim_v1(
   p_id bytea, p_token bytea, p_fingerprints bytea[], p_lease bigint, p_ttl bigint,
   OUT outcome text, OUT owner_epoch bigint, OUT owner_attempt bigint, OUT lease_left bigint, OUT bytes bytea,
-  OUT xact bigint, OUT place bigint
+  OUT xact bigint, OUT place text
 ) LANGUAGE plpgsql VOLATILE SET enable_seqscan = off AS $$
 DECLARE
   r idem_record;
   locked boolean;
   live boolean;
-  at tid;
   us bigint;
   ms bigint;
 BEGIN
-  IF txid_current_if_assigned() IS NOT NULL THEN
-    outcome := 'stale';  -- an earlier user of this connection left a transaction open and wrote in it
-    RETURN;
-  END IF;
   -- The common case in one statement, since each expression of a function is made ready again in every transaction.
   INSERT INTO idem_record AS t
     (id, state, token, epoch, attempt, hold, fingerprint, lease_until, expires, purge_at)
   SELECT p_id, 1, p_token, c.us, 1, true, p_fingerprints[1],
          c.us / 1000, c.us / 1000 + p_lease + p_ttl, c.us / 1000 + p_lease + p_ttl
   FROM (SELECT floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS us) c
-  WHERE pg_try_advisory_xact_lock(('x' || encode(substr(p_id, 1, 8), 'hex'))::bit(64)::bigint)
+  WHERE CASE WHEN txid_current_if_assigned() IS NULL
+    THEN pg_try_advisory_xact_lock(('x' || encode(substr(p_id, 1, 8), 'hex'))::bit(64)::bigint)
+  END
   ON CONFLICT (id) DO NOTHING
-  RETURNING 'owner', t.epoch, 1, txid_current(), (t.ctid::text::point)[0]::bigint * 65536 + (t.ctid::text::point)[1]::bigint
-  INTO outcome, owner_epoch, owner_attempt, xact, place;
+  RETURNING 'owner', t.epoch, 1, txid_current(), t.ctid::text INTO outcome, owner_epoch, owner_attempt, xact, place;
   IF FOUND THEN
+    RETURN;
+  END IF;
+  IF txid_current_if_assigned() IS NOT NULL THEN
+    outcome := 'stale';  -- an earlier user of this connection left a transaction open and wrote in it
     RETURN;
   END IF;
 
@@ -297,7 +304,7 @@ BEGIN
       owner_attempt := 1;
       INSERT INTO idem_record (id, state, token, epoch, attempt, hold, fingerprint, lease_until, expires, purge_at)
       VALUES (p_id, 1, p_token, us, 1, true, p_fingerprints[1], ms, ms + p_lease + p_ttl, ms + p_lease + p_ttl)
-      ON CONFLICT (id) DO NOTHING RETURNING ctid INTO at;
+      ON CONFLICT (id) DO NOTHING RETURNING ctid::text INTO place;
       EXIT WHEN FOUND;
     END IF;
 
@@ -342,23 +349,18 @@ BEGIN
         lease_until = ms, expires = ms + p_lease + p_ttl, purge_at = ms + p_lease + p_ttl
     WHERE t.id = p_id AND t.state = r.state AND t.token = r.token AND t.epoch = r.epoch
       AND t.lease_until = r.lease_until AND t.expires = r.expires
-    RETURNING t.ctid INTO at;
+    RETURNING t.ctid::text INTO place;
     EXIT WHEN FOUND;
   END LOOP;
-  IF at IS NULL THEN
-    outcome := 'again';
-    RETURN;
-  END IF;
-  outcome := 'owner';
+  outcome := CASE WHEN place IS NULL THEN 'again' ELSE 'owner' END;
   xact := txid_current();
-  place := (at::text::point)[0]::bigint * 65536 + (at::text::point)[1]::bigint;
 END $$;
 
 -- The last statement before the COMMIT. Only within the transaction of the claim: what the handler did after ending that
 -- one itself does not commit with this record. The row is found by its place, because under SERIALIZABLE a look into the
 -- index would conflict with every claim on the same page; nobody else can have moved it.
 CREATE OR REPLACE FUNCTION idem_record_tx_complete_v1(
-  p_id bytea, p_token bytea, p_xact bigint, p_place bigint, p_ttl bigint, p_response bytea, OUT ack text
+  p_id bytea, p_token bytea, p_xact bigint, p_place text, p_ttl bigint, p_response bytea, OUT ack text
 ) LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   wake boolean;
@@ -370,7 +372,7 @@ BEGIN
   UPDATE idem_record t
   SET state = 2, hold = false, response = p_response, expires = ms + p_ttl,
       purge_at = CASE WHEN t.purge_at BETWEEN ms + p_ttl AND ms + 2 * p_ttl THEN t.purge_at ELSE ms + p_ttl END
-  WHERE t.ctid = format('(%s,%s)', p_place / 65536, p_place % 65536)::tid
+  WHERE t.ctid = p_place::tid
     AND t.id = p_id AND t.token = p_token AND t.state = 1 AND txid_current_if_assigned() = p_xact
   RETURNING t.waited INTO wake;
   ack := CASE WHEN FOUND THEN 'done' ELSE 'ended' END;

@@ -8,6 +8,7 @@ pub(super) enum Arg<'a> {
     Int(i64),
     Bool(bool),
     Bytes(&'a [u8]),
+    Text(&'a str),
     List(&'a [&'a [u8]]),
 }
 
@@ -35,6 +36,11 @@ fn write_literal(text: &mut String, arg: Arg<'_>) {
         Arg::Int(value) => _ = write!(text, "({value})"),
         Arg::Bool(value) => _ = write!(text, "{value}"),
         Arg::Bytes(value) => write_bytes(text, value),
+        Arg::Text(value) => {
+            text.push_str("convert_from(");
+            write_bytes(text, value.as_bytes());
+            text.push_str(",'UTF8')");
+        }
         Arg::List(values) => {
             text.push_str("ARRAY[");
             for (at, value) in values.iter().enumerate() {
@@ -65,11 +71,13 @@ mod tests {
 
     #[test]
     fn values_stand_where_their_numbers_stood() {
-        let args = [Arg::Int(-5), Arg::Bytes(b"\x00'\\\xff"), Arg::Bool(true), Arg::List(&[b"a", b""])];
+        let args =
+            [Arg::Int(-5), Arg::Bytes(b"\x00'\\\xff"), Arg::Bool(true), Arg::List(&[b"a", b""]), Arg::Text("(1,2)")];
         assert_eq!(
-            inline("SELECT $1::bigint, $2, $3, $4::bytea[], $2", &args),
+            inline("SELECT $1::bigint, $2, $3, $4::bytea[], $2, $5", &args),
             "SELECT (-5)::bigint, decode('00275cff','hex'), true, \
-             ARRAY[decode('61','hex'),decode('','hex')]::bytea[], decode('00275cff','hex')"
+             ARRAY[decode('61','hex'),decode('','hex')]::bytea[], decode('00275cff','hex'), \
+             convert_from(decode('28312c3229','hex'),'UTF8')"
         );
     }
 }

@@ -66,14 +66,18 @@ impl Statements {
     pub(super) fn new(table: &TableName, simple: bool) -> Self {
         let statement = |columns, from| Statement::new(columns, &table.apply(from), simple);
         Self {
+            // Called in a subquery's columns, as those below that are called with every request: in FROM a function's row
+            // goes through a table.
             claim: statement(
-                "f.outcome, f.owner_epoch, f.owner_attempt, f.lease_left, f.bytes",
-                "idem_record_claim_v1($2, $4::bytea, $5::bytea[], $6::boolean, $7::bigint, $8::bigint, $9::boolean) f",
+                "(f.r).outcome, (f.r).owner_epoch, (f.r).owner_attempt, (f.r).lease_left, (f.r).bytes",
+                "(SELECT idem_record_claim_v1($2, $4::bytea, $5::bytea[], $6::boolean, $7::bigint, $8::bigint, \
+                 $9::boolean) r) f",
             ),
             renew: statement("f.ack", "idem_record_renew_v1($2, $4::bytea, $5::bigint) f"),
             complete: statement(
                 "f.ack",
-                "idem_record_complete_v1($2, $4::bytea, $5::bigint, $6::bigint, $7::bytea, $8::bigint, $9::bytea) f",
+                "(SELECT idem_record_complete_v1($2, $4::bytea, $5::bigint, $6::bigint, $7::bytea, $8::bigint, $9::bytea) \
+                 ack) f",
             ),
             release: statement("f.ack", "idem_record_release_v1($2, $4::bytea) f"),
             hold: statement("f.ack", "idem_record_hold_v1($2, $4::bytea, $5::bigint) f"),
@@ -92,14 +96,17 @@ impl Statements {
             // Never simple: inside a transaction a pooler keeps the server's connection, and PLAIN would change the
             // isolation that the transaction has.
             tx_claim: Statement::new(
-                "f.outcome, f.owner_epoch, f.owner_attempt, f.lease_left, f.bytes, f.xact, f.place",
-                &table.apply("idem_record_tx_claim_v1($2, $4::bytea, $5::bytea[], $6::bigint, $7::bigint) f"),
+                "(f.r).outcome, (f.r).owner_epoch, (f.r).owner_attempt, (f.r).lease_left, (f.r).bytes, (f.r).xact, \
+                 (f.r).place",
+                &table.apply(
+                    "(SELECT idem_record_tx_claim_v1($2, $4::bytea, $5::bytea[], $6::bigint, $7::bigint) r) f",
+                ),
                 false,
             ),
             tx_complete: Statement::new(
                 "f.ack",
                 &table.apply(
-                    "idem_record_tx_complete_v1($2, $4::bytea, $5::bigint, $6::bigint, $7::bigint, $8::bytea) f",
+                    "(SELECT idem_record_tx_complete_v1($2, $4::bytea, $5::bigint, $6::text, $7::bigint, $8::bytea) ack) f",
                 ),
                 false,
             ),

@@ -48,7 +48,7 @@ pub(super) struct Open {
     complete: Statement,
     cached: bool,
     /// The server's number of the transaction that the claim is in, and where in the table its row is.
-    claimed: [i64; 2],
+    claimed: (i64, String),
 }
 
 impl PostgresStore {
@@ -60,7 +60,7 @@ impl PostgresStore {
         let cached = !self.simple;
         let (calls, complete) = (Arc::clone(&self.caller.calls), self.statements.tx_complete.clone());
         let Some(claim) = claim else {
-            let open = Open { transaction, calls, complete, cached, claimed: [0; 2] };
+            let open = Open { transaction, calls, complete, cached, claimed: (0, String::new()) };
             return Ok(Ok(Begun::Open { epoch: 0, attempt: 1, transaction: Box::new(open) }));
         };
         let answer = self.claim_inside(&mut transaction, claim, cached).await;
@@ -86,7 +86,7 @@ impl PostgresStore {
         connection: &mut PgConnection,
         claim: &Claim,
         cached: bool,
-    ) -> Result<(Result<Claimed, StoreError>, Option<[i64; 2]>), Trouble> {
+    ) -> Result<(Result<Claimed, StoreError>, Option<(i64, String)>), Trouble> {
         let mut fingerprints: Vec<&[u8]> = vec![claim.fingerprint.as_bytes()];
         fingerprints.extend(claim.older_fingerprints.iter().map(|older| older.as_bytes().as_slice()));
         let args = [
@@ -99,7 +99,7 @@ impl PostgresStore {
         match reply.get::<String>(0)?.as_deref() {
             Some("stale") => Err(Trouble::InTransaction),
             Some("again") => Err(Trouble::Contended),
-            _ => Ok((read_claimed(&reply), reply.get(5)?.zip(reply.get(6)?).map(<[i64; 2]>::from))),
+            _ => Ok((read_claimed(&reply), reply.get(5)?.zip(reply.get(6)?))),
         }
     }
 }
@@ -151,11 +151,11 @@ impl PostgresStore {
 
 impl Open {
     async fn complete(&mut self, completion: &Completion) -> Result<(), NotCommitted> {
-        let [xact, place] = self.claimed;
+        let (xact, place) = &self.claimed;
         let args = [
             Arg::Bytes(completion.token.as_bytes()),
-            Arg::Int(xact),
-            Arg::Int(place),
+            Arg::Int(*xact),
+            Arg::Text(place),
             Arg::Int(ms(completion.ttl)),
             Arg::Bytes(&completion.outcome),
         ];

@@ -171,3 +171,33 @@ async fn a_claim_never_waits_for_an_open_transaction() {
     sqlx::raw_sql("ROLLBACK").execute(&mut *held).await.unwrap();
     assert!(owns(&store.claim(&claim).await.unwrap()));
 }
+
+/// What decides nothing leaves nothing: no transaction id, no WAL, no commit to wait for.
+#[tokio::test]
+async fn a_claim_that_owns_nothing_writes_nothing() {
+    let Some(server) = server() else { return };
+    let (store, pool) = store(&server, &database(&server).await, 2).await;
+    let (running, completed) = (fresh(), fresh());
+    for claim in [&running, &completed] {
+        assert!(owns(&store.claim(claim).await.unwrap()));
+    }
+    assert_eq!(store.complete(&completion(&completed, "done")).await.unwrap(), Ack::Done);
+    let mut connection = pool.acquire().await.unwrap();
+    for (claim, print, outcome) in [
+        (&running, 1, "in_progress"),
+        (&running, 2, "mismatch"),
+        (&completed, 1, "replay"),
+        (&completed, 2, "mismatch"),
+        (&fresh(), 1, "owner"),
+    ] {
+        let print = hex(&[print; Fingerprint::LENGTH]);
+        let again = format!(
+            "SELECT f.outcome, txid_current_if_assigned() IS NOT NULL FROM idem_record_claim_v1({}, '\\x02', \
+             ARRAY['\\x{print}'::bytea], false, 1000, 1000, false) f",
+            sql_id(claim)
+        );
+        let (got, wrote): (String, bool) =
+            sqlx::query_as(sqlx::AssertSqlSafe(again)).fetch_one(&mut *connection).await.unwrap();
+        assert_eq!((got.as_str(), wrote), (outcome, outcome == "owner"));
+    }
+}
