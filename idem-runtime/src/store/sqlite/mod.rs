@@ -37,9 +37,12 @@ use crate::{
 const DUE: Duration = Duration::from_millis(1500);
 /// Replays are read beside the writer, and beside each other.
 const READERS: usize = 2;
-/// What one transaction of a purge takes at most, so that a claim behind it hardly notices.
-const PURGE_ROWS: u32 = 200;
+/// What one transaction of a purge takes, so that a claim behind it hardly notices; and as many rows as there were verbs
+/// since the one before, so that it keeps up with them.
+const PURGE_ROWS: u32 = 50;
 const PURGE_BYTES: u64 = 4 << 20;
+/// What removing a row leaves in the write-ahead log, about: ids are random, so hardly two share a page of their index.
+const PURGE_ROW_BYTES: usize = 4 << 10;
 
 /// Keeps records in one SQLite file, durably: an answer is given once its commit is on the disk.
 ///
@@ -211,15 +214,24 @@ impl Store for SqliteStore {
 
     async fn purge(&self, limits: PurgeLimits) -> Result<Purged, StoreError> {
         let start = Instant::now();
-        let (rows, bytes) = (limits.rows.clamp(1, PURGE_ROWS), limits.bytes.min(PURGE_BYTES));
+        let bytes = limits.bytes.min(PURGE_BYTES);
+        let mut verbs_before = self.shared.verbs.load(Relaxed);
         let mut purged = Purged::default();
         loop {
-            let batch = self.write(0, move |on| verbs::purge(&mut on.table, rows, bytes)).await?;
+            let began = Instant::now();
+            let verbs = self.shared.verbs.load(Relaxed);
+            let meanwhile = u32::try_from(verbs - verbs_before).unwrap_or(u32::MAX);
+            verbs_before = verbs;
+            let rows = PURGE_ROWS.saturating_add(meanwhile).min(limits.rows.max(1));
+            let weight = PURGE_ROW_BYTES * rows as usize;
+            let batch = self.write(weight, move |on| verbs::purge(&mut on.table, rows, bytes)).await?;
             purged.removed += batch.removed;
             purged.more = batch.more;
             if !batch.more || start.elapsed() >= limits.time {
                 return Ok(purged);
             }
+            // For twice as long the writer is the claims' alone.
+            tokio::time::sleep(2 * began.elapsed()).await;
         }
     }
 }

@@ -89,6 +89,8 @@ type Jobs = Vec<Box<dyn Job>>;
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     pub(super) commits: AtomicU64,
+    /// How many verbs there were in them.
+    pub(super) verbs: AtomicU64,
     /// A checkpoint has just run beside the writer.
     checkpointed: AtomicBool,
 }
@@ -175,6 +177,7 @@ impl Writer<'_> {
         let committed = ran.and_then(|()| Ok(self.connection.execute_batch("COMMIT")?));
         let Err(trouble) = committed else {
             self.shared.commits.fetch_add(1, Relaxed);
+            self.shared.verbs.fetch_add(jobs.len() as u64, Relaxed);
             self.log_bytes += jobs.iter().map(|job| job.bytes() + WRITE_BYTES).sum::<usize>();
             for job in jobs {
                 job.reply(None);
