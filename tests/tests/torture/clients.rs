@@ -180,7 +180,7 @@ impl Clients {
                 Reply::Refused(code) if code == UNKNOWN => return case.held = true,
                 Reply::Wrong(wrong) => return case.wrong.push(wrong),
                 Reply::Reused { .. } if case.conflicting > 0 && Instant::now() < deadline => {
-                    case.meant = 1 - case.meant
+                    case.meant = 1 - case.meant;
                 }
                 _ if Instant::now() > deadline => return case.wrong.push("the key is stuck".into()),
                 _ => sleep(Duration::from_millis(100)).await,

@@ -35,6 +35,8 @@ use faults::Faults;
 use futures::{StreamExt as _, future::join_all, stream};
 use ledger::Ledger;
 use servers::{BANK_MS, Servers};
+#[cfg(feature = "postgres")]
+use sqlx::{Connection as _, Executor as _};
 use store::Victim;
 
 /// As in the example.
@@ -75,10 +77,11 @@ async fn torture(name: &str, victim: Victim, routes: Vec<Route>, ledger: Ledger)
         let clients = clients.clone();
         tokio::spawn(async move { clients.play(Chance::new(seed, number), until).await })
     }));
-    let (played, (), victim) = tokio::join!(
+    let (played, (), victim, ()) = tokio::join!(
         playing,
         servers.torture(Chance::new(seed, 1000), until),
         victim.torture(Chance::new(seed, 2000), until, &faults, &servers),
+        interrupt(servers.ledger(), Chance::new(seed, 4000), until, &faults),
     );
     let mut cases: Vec<Case> = played.into_iter().flat_map(|cases| cases.expect("a client panicked")).collect();
     println!(
@@ -94,6 +97,25 @@ async fn torture(name: &str, victim: Victim, routes: Vec<Route>, ledger: Ledger)
     drop(servers);
     drop(victim);
     verdict::pronounce(name, &cases, &effects, &faults);
+}
+
+/// Ends connections in the midst of their work, where the effect is in their transaction.
+async fn interrupt(ledger: &Ledger, mut chance: Chance, until: Instant, faults: &Faults) {
+    #[cfg(feature = "postgres")]
+    if let Ledger::Table(url) = ledger {
+        let end_one = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
+                       AND datname = current_database() AND state <> 'idle' ORDER BY random() LIMIT 1";
+        while Instant::now() < until {
+            tokio::time::sleep(chance.time(20, 200)).await;
+            let from = faults::now();
+            // The server may just be down.
+            let ended = async { sqlx::PgConnection::connect(url).await?.fetch_optional(end_one).await };
+            if let Ok(Ok(Some(_))) = tokio::time::timeout(Duration::from_secs(1), ended).await {
+                faults.note("connection ended", faults::Whom::Process(0), from);
+            }
+        }
+    }
+    let _ = (ledger, &mut chance, until, faults);
 }
 
 /// Makes a payment take the remainder of its amount, as at the example's bank.
