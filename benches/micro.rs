@@ -33,7 +33,6 @@ use idem_runtime::{
         SqliteStore, Store, Token,
     },
 };
-use sqlx::PgPool;
 use tokio::runtime::Runtime;
 use tower::{Service as _, ServiceExt as _};
 
@@ -185,12 +184,10 @@ fn stores(criterion: &mut Criterion) {
     let sqlite: Arc<dyn DynStore> = Arc::new(SqliteStore::open(folder.path().join("idem.db")).unwrap());
     store(criterion, &runtime, &sqlite, 1);
     store(criterion, &runtime, &sqlite, 64);
-    sqlite_by_hand(criterion, &folder.path().join("hand.db"));
 
     if let Ok(url) = std::env::var("IDEM_BENCH_REDIS") {
         let redis: Arc<dyn DynStore> = Arc::new(runtime.block_on(RedisStore::connect(&url)).unwrap());
         store(criterion, &runtime, &redis, 1);
-        redis_by_hand(criterion, &runtime, &url);
     } else {
         println!("SKIPPED: Redis, as IDEM_BENCH_REDIS has no URL");
     }
@@ -198,100 +195,13 @@ fn stores(criterion: &mut Criterion) {
         for clients in [1_u32, 16] {
             let pool = sqlx::postgres::PgPoolOptions::new().min_connections(clients).max_connections(clients);
             let pool = runtime.block_on(pool.connect(&url)).unwrap();
-            let postgres = PostgresStore::new(pool.clone());
+            let postgres = PostgresStore::new(pool);
             runtime.block_on(postgres.migrate()).unwrap();
             store(criterion, &runtime, &(Arc::new(postgres) as Arc<dyn DynStore>), clients.into());
-            postgres_by_hand(criterion, &runtime, &pool, clients.into());
         }
     } else {
         println!("SKIPPED: PostgreSQL, as IDEM_BENCH_POSTGRES has no URL");
     }
-}
-
-/// The limit: two durable transactions for each record, one client.
-fn sqlite_by_hand(criterion: &mut Criterion, path: &std::path::Path) {
-    let connection = rusqlite::Connection::open(path).unwrap();
-    connection
-        .execute_batch(
-            "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
-             CREATE TABLE hand (id BLOB PRIMARY KEY, state INTEGER, expires INTEGER, answer BLOB)",
-        )
-        .unwrap();
-    let mut group = criterion.benchmark_group("sqlite/1 at once");
-    group.sample_size(10).measurement_time(Duration::from_secs(2));
-    group.bench_function("by hand: INSERT + UPDATE", |bench| {
-        let mut insert = connection.prepare("INSERT INTO hand (id, state, expires) VALUES (?1, 1, ?2)").unwrap();
-        let mut update = connection.prepare("UPDATE hand SET state = 2, answer = ?2 WHERE id = ?1").unwrap();
-        bench.iter(|| {
-            let id = *fresh().id.as_bytes();
-            insert.execute((&id[..], 1_i64)).unwrap();
-            update.execute((&id[..], OUTCOME)).unwrap();
-        });
-    });
-}
-
-/// A lock and an answer, as people write it: `SET NX PX`, then `SET PX`, and `GET` for a replay.
-fn redis_by_hand(criterion: &mut Criterion, runtime: &Runtime, url: &str) {
-    let client = redis::Client::open(url).unwrap();
-    let connection = runtime.block_on(client.get_multiplexed_async_connection()).unwrap();
-    let mut group = criterion.benchmark_group("redis/1 at once");
-    group.sample_size(10).measurement_time(Duration::from_secs(2));
-    let set = connection.clone();
-    at_once(&mut group, runtime, "by hand: SET NX + SET", 1, move || {
-        let mut connection = set.clone();
-        async move {
-            let id = *fresh().id.as_bytes();
-            redis::cmd("SET")
-                .arg(&id)
-                .arg("1")
-                .arg("NX")
-                .arg("PX")
-                .arg(3_600_000)
-                .exec_async(&mut connection)
-                .await
-                .unwrap();
-            redis::cmd("SET").arg(&id).arg(OUTCOME).arg("PX").arg(3_600_000).exec_async(&mut connection).await.unwrap();
-        }
-    });
-    let one = *fresh().id.as_bytes();
-    let mut put = connection.clone();
-    runtime.block_on(redis::cmd("SET").arg(&one).arg(OUTCOME).exec_async(&mut put)).unwrap();
-    at_once(&mut group, runtime, "by hand: GET", 1, move || {
-        let mut connection = connection.clone();
-        async move {
-            let _: Vec<u8> = redis::cmd("GET").arg(&one).query_async(&mut connection).await.unwrap();
-        }
-    });
-}
-
-/// One INSERT and one UPDATE on the same pool, and a SELECT by key for a replay.
-fn postgres_by_hand(criterion: &mut Criterion, runtime: &Runtime, pool: &PgPool, clients: u64) {
-    let table = "CREATE TABLE IF NOT EXISTS hand (id bytea PRIMARY KEY, state smallint, expires bigint, answer bytea)";
-    runtime.block_on(sqlx::query(table).execute(pool)).unwrap();
-    let mut group = criterion.benchmark_group(format!("postgres/{clients} at once"));
-    group.sample_size(10).measurement_time(Duration::from_secs(2));
-    let writing = pool.clone();
-    at_once(&mut group, runtime, "by hand: INSERT + UPDATE", clients, move || {
-        let pool = writing.clone();
-        async move {
-            let id = *fresh().id.as_bytes();
-            let insert = sqlx::query("INSERT INTO hand (id, state, expires) VALUES ($1, 1, $2)");
-            insert.bind(&id[..]).bind(1_i64).execute(&pool).await.unwrap();
-            let update = sqlx::query("UPDATE hand SET state = 2, answer = $2 WHERE id = $1");
-            update.bind(&id[..]).bind(OUTCOME).execute(&pool).await.unwrap();
-        }
-    });
-    let one = *fresh().id.as_bytes();
-    let insert = sqlx::query("INSERT INTO hand (id, state, answer) VALUES ($1, 2, $2)");
-    runtime.block_on(insert.bind(&one[..]).bind(OUTCOME).execute(pool)).unwrap();
-    let reading = pool.clone();
-    at_once(&mut group, runtime, "by hand: SELECT", clients, move || {
-        let pool = reading.clone();
-        async move {
-            let select = sqlx::query_scalar::<_, Vec<u8>>("SELECT answer FROM hand WHERE id = $1");
-            assert_eq!(select.bind(&one[..]).fetch_one(&pool).await.unwrap(), OUTCOME);
-        }
-    });
 }
 
 criterion_group!(

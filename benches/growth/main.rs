@@ -2,7 +2,8 @@
 //! claim meanwhile, many keys at once, and one hot key.
 //!
 //! `growth MOST FOLDER [URL…]`: up to MOST records in memory, in SQLite in FOLDER, and on the servers of the URLs. Tables go
-//! to the output, the plot to FOLDER/growth.svg.
+//! to the output, the plot to FOLDER/growth.svg. `IDEM_BENCH_STORE` names the only store to look at, and with `IDEM_BENCH_PURGE`
+//! only its purge is.
 
 #![allow(
     clippy::unwrap_used,
@@ -42,9 +43,15 @@ async fn main() {
     for url in arguments {
         places.push(Place::server(&url).await);
     }
+    if let Ok(only) = std::env::var("IDEM_BENCH_STORE") {
+        places.retain(|place| place.name() == only);
+    }
     let machine = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     println!("Load of the machine before: {}\n", machine.split(' ').next().unwrap_or_default());
 
+    if std::env::var_os("IDEM_BENCH_PURGE").is_some() {
+        return purges(&mut places, most).await;
+    }
     let mut lines = Vec::new();
     println!("| store | records | claim + complete /s | p99 ms | bytes per record |\n|---|---:|---:|---:|---:|");
     for place in &mut places {
@@ -70,12 +77,7 @@ async fn main() {
     let svg = plot::draw("claim + complete per second, relative to 1,000 records", &lines, 3, 7);
     std::fs::write(format!("{folder}/growth.svg"), svg).unwrap();
 
-    println!(
-        "\n| store | expired records | p99 ms before | while they are purged | ratio | purged per second |\n|---|---:|---:|---:|---:|---:|"
-    );
-    for place in &mut places {
-        purge_under_load(place, most.min(1_000_000)).await;
-    }
+    purges(&mut places, most.min(1_000_000)).await;
 
     println!("\n| store | keys at once | claim + complete /s | p99 ms |\n|---|---:|---:|---:|");
     for place in &places {
@@ -88,6 +90,15 @@ async fn main() {
     println!("\n| store | 1,000 duplicates of a 50 ms handler: runs | all answered after ms |\n|---|---:|---:|");
     for place in &places {
         hot_key(place).await;
+    }
+}
+
+async fn purges(places: &mut [Place], records: u64) {
+    println!(
+        "\n| store | expired records | p99 ms before | while they are purged | ratio | purged per second |\n|---|---:|---:|---:|---:|---:|"
+    );
+    for place in places {
+        purge_under_load(place, records).await;
     }
 }
 
