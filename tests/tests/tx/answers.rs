@@ -183,6 +183,19 @@ async fn a_savepoint_that_cannot_begin_leaves_nothing() {
     test.settled().await;
 }
 
+/// sqlx's own commit would only release the savepoint, and the answer would be of what is never there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_savepoint_that_is_left_open_commits_with_the_rest() {
+    let Some(test) = start(1).await else { return };
+    let body = r#"{"cents": 5, "act": "forget"}"#;
+    assert_eq!(test.send("/pay", "k", body).await.status, 201);
+    assert_eq!(test.payments("k").await, 1);
+    assert!(test.send("/pay", "k", body).await.is_replay());
+    // The pool's only connection is as good as new.
+    assert_eq!(test.send("/pay", "k2", r#"{"cents": 5}"#).await.status, 201);
+    test.settled().await;
+}
+
 /// What a retry can't mend is no 503.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_that_cannot_be_reached_is_an_error() {

@@ -364,6 +364,7 @@ CREATE OR REPLACE FUNCTION idem_record_tx_complete_v1(
 ) LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   wake boolean;
+  writer bigint;
   ms bigint := floor(extract(epoch FROM clock_timestamp()) * 1000);
 BEGIN
   IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
@@ -374,8 +375,9 @@ BEGIN
       purge_at = CASE WHEN t.purge_at BETWEEN ms + p_ttl AND ms + 2 * p_ttl THEN t.purge_at ELSE ms + p_ttl END
   WHERE t.ctid = p_place::tid
     AND t.id = p_id AND t.token = p_token AND t.state = 1 AND txid_current_if_assigned() = p_xact
-  RETURNING t.waited INTO wake;
-  ack := CASE WHEN FOUND THEN 'done' ELSE 'ended' END;
+  RETURNING t.waited, t.xmin::text::bigint INTO wake, writer;
+  -- Nested: written by a subtransaction, since a savepoint is open.
+  ack := CASE WHEN NOT FOUND THEN 'ended' WHEN writer <> p_xact % 4294967296 THEN 'nested' ELSE 'done' END;
   IF wake THEN
     PERFORM pg_notify('idem_settled', encode(p_id, 'hex'));
   END IF;

@@ -150,7 +150,7 @@ impl PostgresStore {
 }
 
 impl Open {
-    async fn complete(&mut self, completion: &Completion) -> Result<(), NotCommitted> {
+    async fn complete(&mut self, completion: &Completion) -> Result<Completed, NotCommitted> {
         let (xact, place) = &self.claimed;
         let args = [
             Arg::Bytes(completion.token.as_bytes()),
@@ -162,8 +162,16 @@ impl Open {
         // A COMMIT of a failed transaction reports no error: this row, which only a sound one gives, must come first.
         let reply = ask(&self.calls, &mut self.transaction, &self.complete, &completion.id, &args, self.cached).await;
         match reply.and_then(|reply| reply.get::<String>(0)).map_err(undone)? {
-            Some(ack) if ack == "done" => Ok(()),
+            Some(ack) if ack == "done" => Ok(Completed::Written),
             Some(ack) if ack == "ended" => Err(NotCommitted::Ended),
+            // One that was rolled back stays open on the server. One that was forgotten is open for sqlx too, whose COMMIT
+            // would only release it; the server's ends all, and the connection is then none for the pool.
+            Some(ack) if ack == "nested" => {
+                match raw_sql("COMMIT; BEGIN").execute(&mut *self.transaction).await.map_err(Trouble::from) {
+                    Ok(_) => Ok(Completed::Committed),
+                    Err(trouble) => Err(not_committed(trouble)),
+                }
+            }
             _ => Err(NotCommitted::RolledBack(Trouble::ForeignReply.into())),
         }
     }
@@ -180,17 +188,18 @@ impl OpenTransaction for Open {
         Box::pin(async move {
             let completed = match &completion {
                 Some(completion) => self.complete(completion).await,
-                None => self.is_sound().await.map_err(undone),
+                None => self.is_sound().await.map(|()| Completed::Written).map_err(undone),
             };
-            if let Err(error) = completed {
-                let _ = self.transaction.rollback().await;
-                return Err(error);
-            }
-            match self.transaction.commit().await.map_err(Trouble::from) {
-                Ok(()) => Ok(()),
-                // An error is an answer: it is rolled back. Anything else may come after the commit.
-                Err(trouble @ Trouble::Server { fatal: false, .. }) => Err(undone(trouble)),
-                Err(trouble) => Err(NotCommitted::Unknown(trouble.into())),
+            match completed {
+                Ok(Completed::Written) => self.transaction.commit().await.map_err(|error| not_committed(error.into())),
+                Ok(Completed::Committed) => {
+                    let _ = self.transaction.commit().await;
+                    Ok(())
+                }
+                Err(error) => {
+                    let _ = self.transaction.rollback().await;
+                    Err(error)
+                }
             }
         })
     }
@@ -200,6 +209,20 @@ impl OpenTransaction for Open {
             let failed = !self.transaction.is_in_transaction() || self.is_sound().await.is_err();
             failed | self.transaction.rollback().await.is_err()
         })
+    }
+}
+
+/// How far a completion has come.
+enum Completed {
+    Written,
+    Committed,
+}
+
+/// What an error of COMMIT means. A server's is an answer: all is rolled back. Any other may come after the commit.
+fn not_committed(trouble: Trouble) -> NotCommitted {
+    match trouble {
+        Trouble::Server { fatal: false, .. } => undone(trouble),
+        _ => NotCommitted::Unknown(trouble.into()),
     }
 }
 
