@@ -1,10 +1,10 @@
-//! The application over HTTP, for a load generator: `serve NAME=URL…` mounts the annotated handlers at `/NAME` over the
+//! The application over HTTP, for a load generator: `serve NAME=URL…` puts the annotated handlers below `/NAME` over the
 //! store of that URL, and the bare handler at `/bare`. `cache+` before a URL puts a local cache before the store.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "a measurement ends where it fails")]
 
 use axum::Router;
-use idem_benches::{annotated, bare_route};
+use idem_benches::{annotated_at, bare_route};
 use idem_runtime::Idempotency;
 use tokio::net::TcpListener;
 
@@ -16,8 +16,7 @@ async fn main() {
         let (url, cache) = url.strip_prefix("cache+").map_or((url, false), |url| (url, true));
         let builder = Idempotency::connect_builder(url).await.expect("a store");
         let builder = if cache { builder.local_cache(64 << 20) } else { builder };
-        let path = format!("/{name}");
-        router = router.nest(&path, annotated(builder.build()));
+        router = router.merge(annotated_at(&format!("/{name}"), builder.build()));
     }
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     println!("{}", listener.local_addr().unwrap().port());

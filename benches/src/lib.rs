@@ -87,10 +87,15 @@ pub fn bare_route<S: Clone + Send + Sync + 'static>() -> MethodRouter<S> {
 
 /// The annotated handlers over one store: `/guarded`, `/optional`, and `/slow`, whose duplicates wait.
 pub fn annotated(idempotency: Idempotency) -> Router {
+    annotated_at("", idempotency)
+}
+
+/// The same below `prefix`, which is part of each route: nesting costs what no other case pays.
+pub fn annotated_at(prefix: &str, idempotency: Idempotency) -> Router {
     Router::new()
-        .route("/guarded", post(guarded))
-        .route("/optional", post(optional))
-        .route("/slow", post(slow))
+        .route(&format!("{prefix}/guarded"), post(guarded))
+        .route(&format!("{prefix}/optional"), post(optional))
+        .route(&format!("{prefix}/slow"), post(slow))
         .with_state(idempotency)
 }
 
