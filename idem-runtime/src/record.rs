@@ -3,7 +3,7 @@
 //! Format 1: version byte, flags byte, status (2 bytes, big-endian), header fields, trailer fields if flagged, body to the
 //! end. A field list is, for each field, name and value behind their lengths in LEB128, and a zero to end it.
 
-use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use bytes::{Buf as _, BufMut as _, Bytes};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use crate::store::CorruptRecord;
@@ -30,7 +30,7 @@ pub(crate) fn encode<'a>(
     body: Option<&[Bytes]>,
 ) -> Bytes {
     let size: usize = body.map_or(0, |body| body.iter().map(Bytes::len).sum());
-    let mut out = BytesMut::with_capacity(size + 128);
+    let mut out = Vec::with_capacity(size + 128);
     out.put_u8(VERSION);
     out.put_u8(if body.is_none() { TOMBSTONE } else { 0 } | if trailers.is_some() { TRAILERS } else { 0 });
     out.put_u16(status.as_u16());
@@ -41,7 +41,7 @@ pub(crate) fn encode<'a>(
     for piece in body.unwrap_or_default() {
         out.extend_from_slice(piece);
     }
-    out.freeze()
+    out.into()
 }
 
 impl Outcome {
@@ -69,7 +69,7 @@ impl Outcome {
     }
 }
 
-fn put_fields<'a>(out: &mut BytesMut, fields: impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)>) {
+fn put_fields<'a>(out: &mut Vec<u8>, fields: impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)>) {
     for (name, value) in fields {
         for bytes in [name.as_str().as_bytes(), value.as_bytes()] {
             put_length(out, bytes.len());
@@ -93,7 +93,7 @@ fn get_fields(bytes: &mut Bytes) -> Result<HeaderMap, CorruptRecord> {
     }
 }
 
-fn put_length(out: &mut BytesMut, mut length: usize) {
+fn put_length(out: &mut Vec<u8>, mut length: usize) {
     loop {
         let [low, ..] = length.to_le_bytes();
         length >>= 7;

@@ -2,7 +2,7 @@
 
 use http::{
     HeaderMap, HeaderName, HeaderValue,
-    header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER},
+    header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
 };
 
 /// The request headers that a browser's preflight asks for: name them in CORS as allowed, beside those of your own.
@@ -74,10 +74,15 @@ pub(super) fn stored<'a>(
     headers: &'a HeaderMap,
     asked: &'a [HeaderName],
 ) -> impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)> {
-    headers.iter().filter(move |(name, _)| is_stored(name, asked) && !is_nominated(headers, name))
+    let nominates = headers.contains_key(CONNECTION);
+    headers.iter().filter(move |(name, _)| is_stored(name, asked) && !(nominates && is_nominated(headers, name)))
 }
 
 fn is_stored(name: &HeaderName, asked: &[HeaderName]) -> bool {
+    // What nearly every answer has needs no look into the lists.
+    if *name == CONTENT_TYPE || *name == CONTENT_LENGTH {
+        return *name == CONTENT_TYPE;
+    }
     let text = name.as_str();
     let dropped = OF_THE_EXCHANGE.binary_search(&text).is_ok()
         || FAMILIES_OF_THE_EXCHANGE.iter().any(|family| text.starts_with(family));
