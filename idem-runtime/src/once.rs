@@ -1,6 +1,14 @@
 //! Consumers: a message that is delivered twice has one effect. No HTTP.
 
-use std::{borrow::Cow, fmt, panic::resume_unwind, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    fmt, mem,
+    panic::resume_unwind,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use serde_core::{Serialize, de::DeserializeOwned};
@@ -12,7 +20,7 @@ use crate::{
     policy::{BodyFingerprint, Policy, Unknown},
     protocol::{Claim, RecordId},
     store::{CorruptRecord, StoreError},
-    telemetry::{self, Outcome},
+    telemetry::{self, Operation, Outcome},
     values::{Time, conflicts},
 };
 
@@ -163,7 +171,7 @@ impl OnceRun {
 
     /// Runs `work` unless it has run for this message, or runs now.
     ///
-    /// The work runs in a task of its own: dropping this future doesn't stop it, and its outcome is recorded. A panic goes
+    /// The work's first turn is in the caller's task and the rest in one of its own: dropping this future doesn't stop it, and its outcome is recorded. A panic goes
     /// on to the caller once the record is settled. The value is stored as JSON.
     pub async fn run<T, E, F, R>(self, work: F) -> Result<Once<T>, OnceError<E>>
     where
@@ -185,16 +193,16 @@ impl OnceRun {
         E: Send + 'static,
     {
         let (claim, wait) = self.claim()?;
-        let (id, operation) = (claim.id, self.operation);
+        let (id, operation) = (claim.id, Operation::made(self.operation));
         let attempt = Arc::<AttemptCell>::default();
-        let work = Consume { work, attempt: Attempt::of(Arc::clone(&attempt)) };
-        let job = Job { claim, operation: Arc::clone(&operation), wait, attempt, work };
+        let work = Consume::Waits(work, Attempt::of(Arc::clone(&attempt)));
+        let job = Job { claim, operation: operation.clone(), wait, attempt: Some(attempt), work };
         let told = |outcome| telemetry::outcome(outcome, &operation, Some(&id));
         match self.idempotency.engine().guard(Box::new(job)).await {
             Verdict::Ran(Ok(value)) => Ok(Once::First(value)),
             Verdict::Ran(Err(error)) => Err(OnceError::Failed(error)),
             Verdict::Panicked(payload) => resume_unwind(payload),
-            Verdict::Replay { outcome, waited } => {
+            Verdict::Replay { outcome, waited, .. } => {
                 let value = read(&outcome);
                 if let Err(OnceError::Store(error)) = &value {
                     self.idempotency.engine().doubt(&id);
@@ -252,12 +260,24 @@ impl OnceRun {
 }
 
 /// The work on one message.
-struct Consume<F> {
-    work: F,
-    attempt: Attempt,
+enum Consume<F, R> {
+    Waits(F, Attempt),
+    Runs(Pin<Box<R>>),
+    Begins,
 }
 
-impl<F, R, T, E> Work for Consume<F>
+impl<F: FnOnce(Attempt) -> R, R> Consume<F, R> {
+    /// Begins, unless it has.
+    fn begin(self) -> Option<Pin<Box<R>>> {
+        match self {
+            Self::Waits(work, attempt) => Some(Box::pin(work(attempt))),
+            Self::Runs(runs) => Some(runs),
+            Self::Begins => None,
+        }
+    }
+}
+
+impl<F, R, T, E> Work for Consume<F, R>
 where
     F: FnOnce(Attempt) -> R + Send + 'static,
     R: Future<Output = Result<T, E>> + Send + 'static,
@@ -266,18 +286,25 @@ where
 {
     type Reply = Result<T, E>;
 
-    async fn run(self) -> Answer<Result<T, E>> {
-        let reply = (self.work)(self.attempt).await;
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Answer<Result<T, E>>> {
+        let Some(mut runs) = mem::replace(self, Self::Begins).begin() else { return Poll::Pending };
+        let Poll::Ready(reply) = runs.as_mut().poll(context) else {
+            *self = Self::Runs(runs);
+            return Poll::Pending;
+        };
         let settle = match &reply {
             Ok(value) => Settle::Keep(written(value)),
             // It says itself that nothing is done, so there is nothing to hold.
             Err(_) => Settle::Release,
         };
-        Answer { reply, settle }
+        Poll::Ready(Answer { reply, settle })
     }
 
     async fn transact(self) -> Written<Result<T, E>> {
-        let reply = (self.work)(self.attempt).await;
+        let reply = match self.begin() {
+            Some(runs) => runs.await,
+            None => std::future::pending().await,
+        };
         let close = match &reply {
             Ok(value) => Close::Commit(written(value)),
             Err(_) => Close::Forget,

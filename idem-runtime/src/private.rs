@@ -9,10 +9,11 @@ use std::{
 };
 
 use axum::response::Response;
+use pin_project_lite::pin_project;
 
 use crate::{
     KeyPart,
-    http::{Recordable, guard},
+    http::{Answering, Recordable, guard},
 };
 pub use crate::{
     http::{
@@ -23,7 +24,7 @@ pub use crate::{
 };
 
 /// What an annotated handler returns: a future of the response.
-pub struct IdemFuture(Pin<Box<dyn Future<Output = Response> + Send>>);
+pub struct IdemFuture(Answering);
 
 impl IdemFuture {
     pub(crate) fn new(future: impl Future<Output = Response> + Send + 'static) -> Self {
@@ -46,7 +47,38 @@ impl fmt::Debug for IdemFuture {
 }
 
 /// The handler's own future, its type erased so that a non-`Send` one is reported once.
-pub struct HandlerFuture<R>(Pin<Box<dyn Future<Output = R> + Send>>);
+pub struct HandlerFuture<R>(Pin<Box<dyn Handling<R>>>);
+
+/// A handler's future that can become one of the response in the box that it is in.
+trait Handling<R>: Send {
+    fn answering(self: Pin<Box<Self>>) -> Answering
+    where
+        R: Recordable;
+}
+
+pin_project! {
+    struct Handler<F> {
+        #[pin]
+        future: F,
+    }
+}
+
+impl<F: Future<Output = R> + Send + 'static, R> Handling<R> for Handler<F> {
+    fn answering(self: Pin<Box<Self>>) -> Answering
+    where
+        R: Recordable,
+    {
+        self
+    }
+}
+
+impl<F: Future<Output: Recordable>> Future for Handler<F> {
+    type Output = Response;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Response> {
+        self.project().future.poll(context).map(Recordable::answer)
+    }
+}
 
 impl<R> fmt::Debug for HandlerFuture<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -55,7 +87,7 @@ impl<R> fmt::Debug for HandlerFuture<R> {
 }
 
 /// Parts the wrapper's last argument.
-pub fn split<E, O>(captured: NeedsIdempotency<E, O>) -> (Box<Head>, E) {
+pub fn split<E, O>(captured: NeedsIdempotency<E, O>) -> (Head, E) {
     captured.split()
 }
 
@@ -64,17 +96,17 @@ pub fn send<F, R>(future: F) -> HandlerFuture<R>
 where
     F: Future<Output = R> + Send + 'static,
 {
-    HandlerFuture(Box::pin(future))
+    HandlerFuture(Box::pin(Handler { future }))
 }
 
 /// Reads a `scope` expression.
 pub fn scoped<T: KeyPart + ?Sized>(head: &mut Head, scope: &T) {
-    head.scope = Some(value(scope));
+    head.scope(|| value(scope));
 }
 
 /// Reads a `key` expression.
 pub fn keyed<T: KeyPart + ?Sized>(head: &mut Head, key: &T) {
-    head.given = Some(value(key));
+    head.key(|| value(key));
 }
 
 fn value<T: KeyPart + ?Sized>(part: &T) -> Option<Vec<u8>> {
@@ -111,7 +143,6 @@ pub fn inside(expression: impl FnOnce() -> Read) {
 }
 
 /// Guards one call of a handler.
-pub fn run<R: Recordable>(policy: Policy, head: Box<Head>, handler: HandlerFuture<R>) -> IdemFuture {
-    let handler = async move { handler.0.await.answer() };
-    IdemFuture::new(guard(policy, head, handler))
+pub fn run<R: Recordable>(policy: Policy, head: Head, handler: HandlerFuture<R>) -> IdemFuture {
+    IdemFuture(guard(policy, head, handler.0.answering()))
 }

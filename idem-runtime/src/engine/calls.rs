@@ -1,6 +1,12 @@
 //! Store calls that are never dropped half-way, and the ones that are repeated until they land.
 
-use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use tokio::time::{Instant, sleep, timeout};
 use tracing::Instrument as _;
@@ -8,8 +14,8 @@ use tracing::Instrument as _;
 use super::Engine;
 use crate::{
     protocol::{Ack, Claim},
-    store::{Completion, StoreError},
-    telemetry,
+    store::{Completion, Immediate, StoreError},
+    telemetry::{self, Stopwatch},
 };
 
 pub(super) type Call<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
@@ -36,12 +42,19 @@ pub(super) fn late(limit: Duration) -> StoreError {
 /// The future's result if it has one at once. The memory store's always do, and then nothing is spawned or timed.
 pub(super) async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     std::future::poll_fn(|context| {
-        std::task::Poll::Ready(match Pin::new(&mut *future).poll(context) {
-            std::task::Poll::Ready(output) => Some(output),
-            std::task::Poll::Pending => None,
+        Poll::Ready(match Pin::new(&mut *future).poll(context) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
         })
     })
     .await
+}
+
+/// Does something with the caller's context, without waiting.
+pub(super) async fn at_once<T>(something: impl FnOnce(&mut Context<'_>) -> T) -> T {
+    let mut something = Some(something);
+    std::future::poll_fn(|context| something.take().map_or(Poll::Pending, |something| Poll::Ready(something(context))))
+        .await
 }
 
 /// One of the verbs that end an attempt.
@@ -67,24 +80,35 @@ impl End {
 impl Engine {
     pub(super) fn end(&self, claim: &Claim, end: &End) -> Call<Ack> {
         let (store, id, token, ttl) = (Arc::clone(&self.store), claim.id, claim.token, claim.ttl);
-        let (end, began) = (end.clone(), std::time::Instant::now());
+        let (end, began) = (end.clone(), Stopwatch::start());
         Box::pin(async move {
             let result = match &end {
                 End::Complete(completion) => store.dyn_complete(completion).await,
                 End::Release | End::HandOver => store.dyn_release(&id, &token).await,
                 End::Hold => store.dyn_hold(&id, &token, ttl).await,
             };
-            telemetry::store_time(end.verb(), store.dyn_name(), began.elapsed(), result.is_err());
+            began.store_time(end.verb(), store.dyn_name(), result.is_err());
             result
         })
     }
 
+    pub(super) fn end_at_once(&self, store: &dyn Immediate, claim: &Claim, end: &End) -> Result<Ack, StoreError> {
+        let began = Stopwatch::start();
+        let result = match end {
+            End::Complete(completion) => store.complete_now(completion),
+            End::Release | End::HandOver => store.release_now(&claim.id, &claim.token),
+            End::Hold => store.hold_now(&claim.id, &claim.token, claim.ttl),
+        };
+        began.store_time(end.verb(), self.store.dyn_name(), result.is_err());
+        result
+    }
+
     pub(super) fn renew(&self, claim: &Claim) -> Call<Ack> {
         let (store, id, token, lease) = (Arc::clone(&self.store), claim.id, claim.token, claim.lease);
-        let began = std::time::Instant::now();
+        let began = Stopwatch::start();
         Box::pin(async move {
             let result = store.dyn_renew(&id, &token, lease).await;
-            telemetry::store_time("renew", store.dyn_name(), began.elapsed(), result.is_err());
+            began.store_time("renew", store.dyn_name(), result.is_err());
             result
         })
     }

@@ -16,15 +16,15 @@ use tracing::Instrument as _;
 
 use super::{
     Engine, Job, Verdict, Work,
-    calls::{Call, late, poll_once},
+    calls::{Call, at_once, late, poll_once},
     clock,
-    run::Ran,
+    run::{Begun, Ran},
     waiters::Waiter,
 };
 use crate::{
     protocol::{Claim, Reading, State},
-    store::{Claimed, StoreError},
-    telemetry::{self, Outcome},
+    store::{Claimed, Immediate, StoreError},
+    telemetry::{self, Outcome, Stopwatch},
 };
 
 /// Pauses before a failed claim is tried again. The same token claims, so a claim that was made unheard is recognised.
@@ -46,7 +46,7 @@ impl Engine {
     /// settled.
     pub(crate) async fn guard<W: Work>(self: &Arc<Self>, mut job: Box<Job<W>>) -> Verdict<W> {
         self.listen();
-        let deadline = Instant::now() + job.wait;
+        let deadline = (!job.wait.is_zero()).then(|| Instant::now() + job.wait);
         let mut waiter: Option<Waiter> = None;
         let mut look = LOOK[0];
         loop {
@@ -54,18 +54,21 @@ impl Engine {
             let woken = waiter.as_ref().map(Waiter::next);
             if let Some((fingerprint, outcome)) = self.at_hand(&job.claim.id) {
                 if job.claim.matches(&fingerprint) {
-                    return Verdict::Replay { outcome, waited: waiter.is_some() };
+                    return Verdict::Replay { outcome, waited: waiter.is_some(), seen: job.seen() };
                 }
                 telemetry::outcome(Outcome::Mismatch, &job.operation, Some(&job.claim.id));
-                return Verdict::Mismatch { stored: Bytes::copy_from_slice(fingerprint.as_bytes()) };
+                let stored = Bytes::copy_from_slice(fingerprint.as_bytes());
+                return Verdict::Mismatch { own: job.claim.fingerprint, stored };
             }
             let (claimed, back) = match self.step(job).await {
-                Step::Ran(Ran::Before(outcome)) => return Verdict::Replay { outcome, waited: waiter.is_some() },
+                Step::Ran(Ran::Before(outcome, seen)) => {
+                    return Verdict::Replay { outcome, waited: waiter.is_some(), seen };
+                }
                 Step::Ran(ran) => return ran.into(),
                 Step::Refused(claimed, job) => (claimed, job),
                 Step::Failed(error, job) => {
                     telemetry::store_failed("claim", &job.claim.id, &error);
-                    return Verdict::Unavailable(error, job.work);
+                    return Verdict::Unavailable(error, job);
                 }
             };
             job = back;
@@ -76,20 +79,22 @@ impl Engine {
             let seen = |outcome| telemetry::outcome(outcome, &job.operation, Some(&job.claim.id));
             let lease_left = match claimed {
                 Claimed::InProgress { lease_left } => lease_left,
-                Claimed::Replay { outcome } => return Verdict::Replay { outcome, waited: waiter.is_some() },
+                Claimed::Replay { outcome } => {
+                    return Verdict::Replay { outcome, waited: waiter.is_some(), seen: job.seen() };
+                }
                 Claimed::Mismatch { stored } => {
                     seen(Outcome::Mismatch);
-                    return Verdict::Mismatch { stored };
+                    return Verdict::Mismatch { own: job.claim.fingerprint, stored };
                 }
                 Claimed::Unknown | Claimed::Owner { .. } => {
                     seen(Outcome::Held);
                     return Verdict::Unknown;
                 }
             };
-            if Instant::now() >= deadline {
+            let Some(deadline) = deadline.filter(|deadline| Instant::now() < *deadline) else {
                 seen(Outcome::InProgress);
                 return Verdict::InProgress { lease_left };
-            }
+            };
             if let Some(woken) = woken {
                 // A lease that lapses wakes nobody.
                 let pause = look.min(lease_left.unwrap_or(look)).max(Duration::from_millis(1));
@@ -106,40 +111,46 @@ impl Engine {
         }
     }
 
-    /// Claims, and runs as the owner. From the first wait on, all of it is in a task that the caller can't cancel.
+    /// Claims, and runs as the owner. From the first wait on, all of it is in a task that the caller can't cancel: until
+    /// then there is no place where it could, as one poll of the caller does it all.
     async fn step<W: Work>(self: &Arc<Self>, job: Box<Job<W>>) -> Step<W> {
-        if job.attempt.handover().asked() > 0 {
+        if job.is_transaction() {
             return self.transact(job).await;
         }
-        let engine = Arc::clone(self);
-        let span = tracing::Span::current();
         let sent = clock::now();
-        let mut call = self.claim_once(&job.claim);
-        let task = match poll_once(&mut call).await {
+        let (claimed, call) = if let Some(store) = self.store.dyn_immediate() {
+            (Some(self.claim_at_once(store, &job.claim)), None)
+        } else {
+            let mut call = self.claim_once(&job.claim);
+            (poll_once(&mut call).await, Some(call))
+        };
+        match claimed {
             Some(Ok(Claimed::Owner { epoch, attempt })) => {
-                let run = async move { Step::Ran(engine.run(job, sent, epoch, attempt).await) };
-                tokio::spawn(run.instrument(span))
-            }
-            Some(Ok(other)) => return Step::Refused(other, job),
-            late => {
-                if let Some(failed) = late {
-                    call = Box::pin(ready(failed));
+                match at_once(|context| self.start(*job, sent, (epoch, attempt), context)).await {
+                    Begun::Over(ran) => Step::Ran(ran),
+                    Begun::Goes(task) => Step::Ran(joined(task).await),
                 }
-                let busy = self.running.busy();
+            }
+            Some(Ok(other)) => Step::Refused(other, job),
+            failed_or_late => {
+                let call = match (failed_or_late, call) {
+                    (None, Some(call)) => call,
+                    (failed, _) => Box::pin(ready(failed.unwrap_or_else(|| Err(late(self.store_timeout))))),
+                };
+                let (engine, busy) = (Arc::clone(self), self.running.busy());
                 let run = async move {
                     let _busy = busy;
                     match Arc::clone(&engine).claim(&job.claim, call, sent).await {
                         (Ok(Claimed::Owner { epoch, attempt }), sent) => {
-                            Step::Ran(engine.run(job, sent, epoch, attempt).await)
+                            Step::Ran(engine.run(job, sent, (epoch, attempt)).await)
                         }
                         (Ok(other), _) => Step::Refused(other, job),
                         (Err(error), _) => Step::Failed(error, job),
                     }
                 };
-                tokio::spawn(run.instrument(span))
+                joined(tokio::spawn(run.in_current_span())).await
             }
-        };
-        joined(task).await
+        }
     }
 
     /// Claims, beginning with `call`, until the store answers or its time is over; also says when the answered call was
@@ -195,12 +206,19 @@ impl Engine {
     }
 
     pub(super) fn claim_once(&self, claim: &Claim) -> Call<Claimed> {
-        let (store, claim, began) = (Arc::clone(&self.store), claim.clone(), std::time::Instant::now());
+        let (store, claim, began) = (Arc::clone(&self.store), claim.clone(), Stopwatch::start());
         Box::pin(async move {
             let result = store.dyn_claim(&claim).await;
-            telemetry::store_time("claim", store.dyn_name(), began.elapsed(), result.is_err());
+            began.store_time("claim", store.dyn_name(), result.is_err());
             result
         })
+    }
+
+    fn claim_at_once(&self, store: &dyn Immediate, claim: &Claim) -> Result<Claimed, StoreError> {
+        let began = Stopwatch::start();
+        let result = store.claim_now(claim);
+        began.store_time("claim", self.store.dyn_name(), result.is_err());
+        result
     }
 }
 
@@ -221,7 +239,7 @@ impl<W: Work> From<Ran<W::Reply>> for Verdict<W> {
             Ran::Panicked(payload) => Self::Panicked(payload),
             Ran::LeaseLost => Self::LeaseLost,
             Ran::NotCommitted(error) => Self::NotCommitted(error),
-            Ran::Before(outcome) => Self::Replay { outcome, waited: false },
+            Ran::Before(outcome, seen) => Self::Replay { outcome, waited: false, seen },
         }
     }
 }

@@ -24,6 +24,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -33,6 +34,7 @@ use tokio::sync::Semaphore;
 use crate::{
     protocol::{Claim, Fingerprint, RecordId},
     store::{DynStore, NotCommitted, PurgeLimits, Purged, StoreError, Wakeups},
+    telemetry::Operation,
 };
 
 pub(crate) use attempt::AttemptCell;
@@ -71,13 +73,30 @@ pub(crate) struct Job<W> {
     /// What is claimed, and how.
     pub(crate) claim: Claim,
     /// The operation's name, for metrics.
-    pub(crate) operation: Arc<str>,
+    pub(crate) operation: Operation,
     /// How long a duplicate waits for the running attempt.
     pub(crate) wait: Duration,
-    /// Filled for the handler when it starts.
-    pub(crate) attempt: Arc<AttemptCell>,
+    /// Filled for the handler when it starts; `None` where nobody would look.
+    pub(crate) attempt: Option<Arc<AttemptCell>>,
     /// What runs if the claim succeeds.
     pub(crate) work: W,
+}
+
+impl<W> Job<W> {
+    /// Whether a parameter asks for the transaction that the record commits in.
+    pub(crate) fn is_transaction(&self) -> bool {
+        self.attempt.as_ref().is_some_and(|attempt| attempt.handover().asked() > 0)
+    }
+
+    fn seen(self) -> Seen {
+        Seen { operation: self.operation, id: self.claim.id }
+    }
+}
+
+/// What whoever reads an outcome reports it under.
+pub(crate) struct Seen {
+    pub(crate) operation: Operation,
+    pub(crate) id: RecordId,
 }
 
 /// What is guarded.
@@ -85,8 +104,8 @@ pub(crate) trait Work: Send + 'static {
     /// What the caller gets.
     type Reply: Send + 'static;
 
-    /// Runs it, once.
-    fn run(self) -> impl Future<Output = Answer<Self::Reply>> + Send;
+    /// Runs it on, to its end once. The first turn may be in another task than the rest.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Answer<Self::Reply>>;
 
     /// Runs it, once, in a transaction that is lent by its [`AttemptCell`].
     fn transact(self) -> impl Future<Output = Written<Self::Reply>> + Send;
@@ -154,17 +173,17 @@ pub(crate) enum Verdict<W: Work> {
     /// It was stopped because its lease could not be proved.
     LeaseLost,
     /// It ran before: the stored outcome, and whether this caller waited for it. Whoever reads it reports it.
-    Replay { outcome: Bytes, waited: bool },
+    Replay { outcome: Bytes, waited: bool, seen: Seen },
     /// It runs, for this much longer unless it renews.
     InProgress { lease_left: Option<Duration> },
     /// It ran before, and nobody knows what it did.
     Unknown,
-    /// The key belongs to another request, with this fingerprint.
-    Mismatch { stored: Bytes },
+    /// The key belongs to another request, with this fingerprint beside this one's own.
+    Mismatch { own: Fingerprint, stored: Bytes },
     /// It ran in a transaction, which did not commit or may not have.
     NotCommitted(NotCommitted),
-    /// The store failed at the claim; the work comes back unrun.
-    Unavailable(StoreError, W),
+    /// The store failed at the claim; the job comes back unrun.
+    Unavailable(StoreError, Box<Job<W>>),
 }
 
 impl Engine {

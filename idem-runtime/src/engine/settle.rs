@@ -11,14 +11,15 @@ use tracing::Instrument as _;
 
 use super::{
     Engine,
+    cache::Reserved,
     calls::{End, bounded},
     clock,
     pending::PendingOutcome,
     run::Owner,
 };
 use crate::{
-    protocol::Ack,
-    store::StoreError,
+    protocol::{Ack, Reading},
+    store::{Immediate, StoreError},
     telemetry::{self, Outcome},
 };
 
@@ -32,18 +33,42 @@ impl Engine {
     /// Tells the store how the attempt ended. What the store doesn't take now is repeated in the background, so that the
     /// caller has its answer; the attempt counts as running until then.
     pub(super) async fn settle(self: &Arc<Self>, owner: Owner, end: End) {
-        let claim = &owner.claim;
+        let place = self.place(&end);
         let mut pending = None;
-        let place = match &end {
-            End::Complete(done) => self.cache.as_ref().and_then(|cache| cache.reserve(done.id)),
+        let ending = bounded(self.end(&owner.claim, &end), self.store_timeout);
+        let result = self.leased(&owner, &end, ending, &mut pending).await;
+        self.settled(owner, end, place, pending, result);
+    }
+
+    /// As [`settle`](Self::settle), with a store that never waits.
+    pub(super) fn settle_at_once(self: &Arc<Self>, store: &dyn Immediate, owner: Owner, end: End) {
+        let place = self.place(&end);
+        let result = self.end_at_once(store, &owner.claim, &end);
+        self.settled(owner, end, place, None, result);
+    }
+
+    /// The local cache's place for the outcome, and when it was taken.
+    fn place(&self, end: &End) -> Option<(Reserved, Reading)> {
+        match end {
+            End::Complete(done) => self.cache.as_ref()?.reserve(done.id).map(|place| (place, clock::now())),
             End::Release | End::Hold | End::HandOver => None,
-        };
-        let sent = clock::now();
-        let ending = bounded(self.end(claim, &end), self.store_timeout);
-        let outcome = match self.leased(&owner, &end, ending, &mut pending).await {
+        }
+    }
+
+    /// Acts on what the store said of an attempt's end.
+    fn settled(
+        self: &Arc<Self>,
+        owner: Owner,
+        end: End,
+        place: Option<(Reserved, Reading)>,
+        pending: Option<PendingOutcome>,
+        result: Result<Ack, StoreError>,
+    ) {
+        let claim = &owner.claim;
+        let outcome = match result {
             Ok(Ack::Done) => match &end {
                 End::Complete(done) => {
-                    if let Some(place) = place {
+                    if let Some((place, sent)) = place {
                         place.fill(done.fingerprint, &done.outcome, sent, done.ttl);
                     }
                     if owner.number > 1 { Outcome::Takeover } else { Outcome::Executed }
@@ -63,7 +88,7 @@ impl Engine {
                 if matches!(error, StoreError::Fault(_)) {
                     let engine = Arc::clone(self);
                     // Before the caller has its answer and may retry.
-                    pending = pending.or_else(|| self.pend(&end));
+                    let mut pending = pending.or_else(|| self.pend(&end));
                     let ending = async move {
                         let ending = engine.end_eventually(&owner.claim, end.clone());
                         engine.leased(&owner, &end, ending, &mut pending).await;

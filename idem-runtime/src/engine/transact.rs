@@ -10,7 +10,7 @@ use std::{
     pin::pin,
     sync::Arc,
     task::Poll,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use tracing::Instrument as _;
@@ -25,7 +25,7 @@ use super::{
 use crate::{
     protocol::{Ack, Claim},
     store::{Begun, Claimed, Completion, NotCommitted, OpenTransaction, StoreError},
-    telemetry::{self, Outcome},
+    telemetry::{self, Operation, Outcome, Stopwatch},
 };
 
 impl Engine {
@@ -37,8 +37,9 @@ impl Engine {
             match bounded(engine.begin(Some(job.claim.clone()), job.claim.lease), engine.store_timeout).await {
                 Ok(Begun::Open { epoch, attempt, transaction }) => {
                     engine.doubt(&job.claim.id);
-                    job.attempt.start(Started { token: job.claim.token, epoch, number: attempt });
                     let Job { claim, operation, attempt: cell, work, .. } = *job;
+                    let cell = cell.unwrap_or_default();
+                    cell.start(Started { token: claim.token, epoch, number: attempt });
                     Step::Ran(engine.run_inside(transaction, work, &cell, Some((&claim, &operation))).await)
                 }
                 Ok(Begun::Refused(claimed)) => Step::Refused(claimed, job),
@@ -54,30 +55,27 @@ impl Engine {
         work: W,
         cell: Arc<AttemptCell>,
         idle: Duration,
-    ) -> Verdict<W> {
+    ) -> Result<Verdict<W>, StoreError> {
         let (engine, busy) = (Arc::clone(self), self.running.busy());
         let run = async move {
             let _busy = busy;
             match bounded(engine.begin(None, idle), engine.store_timeout).await {
                 Ok(Begun::Open { transaction, .. }) => Ok(engine.run_inside(transaction, work, &cell, None).await),
-                Ok(Begun::Refused(_)) => Err((StoreError::fault("a claim that nobody made was refused"), work)),
-                Err(error) => Err((error, work)),
+                Ok(Begun::Refused(_)) => Err(StoreError::fault("a claim that nobody made was refused")),
+                Err(error) => Err(error),
             }
         };
-        match joined(tokio::spawn(run.in_current_span())).await {
-            Ok(ran) => ran.into(),
-            Err((error, work)) => Verdict::Unavailable(error, work),
-        }
+        joined(tokio::spawn(run.in_current_span())).await.map(Into::into)
     }
 
     fn begin(&self, claim: Option<Claim>, idle: Duration) -> Call<Begun> {
-        let (store, began) = (Arc::clone(&self.store), Instant::now());
+        let (store, began) = (Arc::clone(&self.store), Stopwatch::start());
         Box::pin(async move {
             let Some(transactions) = store.dyn_transactional() else {
                 return Err(StoreError::fault("the store has no transactions"));
             };
             let result = transactions.begin(claim.as_ref(), idle).await;
-            telemetry::store_time("begin", store.dyn_name(), began.elapsed(), result.is_err());
+            began.store_time("begin", store.dyn_name(), result.is_err());
             result
         })
     }
@@ -87,16 +85,16 @@ impl Engine {
         transaction: Box<dyn OpenTransaction>,
         work: W,
         cell: &AttemptCell,
-        recorded: Option<(&Claim, &Arc<str>)>,
+        recorded: Option<(&Claim, &Operation)>,
     ) -> Ran<W::Reply> {
         let running = self.running.enter();
         let claim = recorded.map(|(claim, _)| claim);
         let handover = cell.handover();
         handover.open(transaction);
-        let began = Instant::now();
+        let began = Stopwatch::start();
         let written = caught(work.transact()).await;
         if let Some((_, operation)) = recorded {
-            telemetry::handler_time(operation, began.elapsed());
+            began.handler_time(operation);
         }
         let transaction = handover.close();
         let returned = transaction.is_some();
@@ -147,11 +145,11 @@ impl Engine {
         completion: Option<Completion>,
     ) -> Result<(), NotCommitted> {
         let Some(transaction) = transaction else { return Err(NotCommitted::Ended) };
-        let (store, began) = (self.store.dyn_name(), Instant::now());
+        let (store, began) = (self.store.dyn_name(), Stopwatch::start());
         let call: Call<Result<(), NotCommitted>> = Box::pin(async move { Ok(transaction.commit(completion).await) });
         let result =
             bounded(call, self.store_timeout).await.unwrap_or_else(|late| Err(NotCommitted::Unknown(late.into())));
-        telemetry::store_time("commit", store, began.elapsed(), result.is_err());
+        began.store_time("commit", store, result.is_err());
         result
     }
 

@@ -1,9 +1,9 @@
 //! What a handler may know of its own attempt.
 
-use std::{convert::Infallible, sync::Arc};
+use std::{any::type_name, convert::Infallible, sync::Arc};
 
 use axum::extract::FromRequestParts;
-use http::request::Parts;
+use http::{Extensions, request::Parts};
 
 use crate::engine::AttemptCell;
 
@@ -64,9 +64,39 @@ impl<S: Sync> FromRequestParts<S> for Attempt {
 }
 
 /// The request's cell, whoever asks first: an `Attempt` parameter or the wrapper.
-pub(super) fn cell(extensions: &mut http::Extensions) -> Arc<AttemptCell> {
+pub(super) fn cell(extensions: &mut Extensions) -> Arc<AttemptCell> {
     Arc::clone(&extensions.get_or_insert_default::<Slot>().0)
+}
+
+/// The request's cell, where somebody asked for it, or may yet: `E` is what takes the request. Most handlers need none, and
+/// making one costs as much as routing.
+pub(super) fn cell_for<E>(extensions: &mut Extensions) -> Option<Arc<AttemptCell>> {
+    if keeps_nothing::<E>() { extensions.get().map(|Slot(cell)| Arc::clone(cell)) } else { Some(cell(extensions)) }
+}
+
+/// Whether an extractor is known to take a request's body and to forget the rest. There is no other way to tell types
+/// apart that may borrow; where a name is not recognised, a cell is made in vain.
+fn keeps_nothing<E>() -> bool {
+    let name = type_name::<E>();
+    ["axum::json::Json<", "axum::form::Form<"].iter().any(|known| name.starts_with(known))
+        || ["bytes::bytes::Bytes", "alloc::string::String"].contains(&name)
 }
 
 #[derive(Clone, Debug, Default)]
 struct Slot(Arc<AttemptCell>);
+
+#[cfg(test)]
+mod tests {
+    use axum::{Form, Json, extract::Request};
+    use bytes::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn what_keeps_nothing_is_recognised() {
+        let known = [keeps_nothing::<Json<()>>(), keeps_nothing::<Form<Vec<u8>>>(), keeps_nothing::<Bytes>()];
+        assert!(known.into_iter().all(|known| known) && keeps_nothing::<String>());
+        let unknown = [keeps_nothing::<Request>(), keeps_nothing::<Option<Json<()>>>(), keeps_nothing::<Attempt>()];
+        assert!(!unknown.into_iter().any(|known| known));
+    }
+}

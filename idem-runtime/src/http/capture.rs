@@ -3,9 +3,10 @@
 use std::{
     borrow::Borrow,
     collections::VecDeque,
-    io,
+    io, mem,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
+    slice,
     task::{Context, Poll},
     time::Duration,
 };
@@ -86,7 +87,12 @@ impl<H: Borrow<Parts>, I: Borrow<Idempotency>> Kept<H, I> {
 }
 
 /// Decides what becomes of the record and prepares the answer for the caller.
-pub(super) async fn answer(response: Response, policy: &Policy, idempotency: &Idempotency) -> Answer<Response> {
+pub(super) fn answer(
+    response: Response,
+    policy: &Policy,
+    idempotency: &Idempotency,
+    context: &mut Context<'_>,
+) -> Answer<Response> {
     let (head, mut body) = response.into_parts();
     if head.extensions.get::<HandedOver>().is_some() {
         return pass(head, body, engine::Settle::HandOver);
@@ -103,9 +109,20 @@ pub(super) async fn answer(response: Response, policy: &Policy, idempotency: &Id
         let settle = engine::Settle::Keep(kept.tombstone());
         return pass(head, body, settle);
     }
+    let mut piece = poll_piece(&mut body, context);
+    // Most answers are one piece of bytes.
+    if let Poll::Ready(Some(Ok(frame))) = &piece
+        && let Some(data) = frame.data_ref()
+        && data.len() as u64 <= copy.limit
+        && ends(&body)
+    {
+        let settle = engine::Settle::Keep(kept.encode(Some(slice::from_ref(data)), None));
+        let body = Body::from(data.clone());
+        return pass(head, body, settle);
+    }
     let mut begun = VecDeque::new();
     let (settle, body) = loop {
-        match std::future::poll_fn(|context| Poll::Ready(poll_piece(&mut body, context))).await {
+        match mem::replace(&mut piece, Poll::Pending) {
             Poll::Ready(None) => break (engine::Settle::Keep(kept.whole(&copy)), whole_body(begun)),
             Poll::Ready(Some(Ok(frame))) => {
                 let fits = copy.take(&frame);
@@ -114,6 +131,7 @@ pub(super) async fn answer(response: Response, policy: &Policy, idempotency: &Id
                     let body = Body::new(Rejoined { begun, rest: Some(body) });
                     break (engine::Settle::Keep(kept.tombstone()), body);
                 }
+                piece = poll_piece(&mut body, context);
             }
             Poll::Ready(Some(Err(error))) => {
                 // The effect has happened and the answer's head is known: a retry gets the head and runs nothing.
@@ -194,6 +212,11 @@ async fn collect(mut body: Body, policy: &Policy) -> (Option<Copy>, Result<Body,
 pub(super) fn poll_piece(body: &mut Body, context: &mut Context<'_>) -> Poll<Option<Piece>> {
     catch_unwind(AssertUnwindSafe(|| Pin::new(body).poll_frame(context)))
         .unwrap_or_else(|_| Poll::Ready(Some(Err(axum::Error::new(io::Error::other("the body panicked"))))))
+}
+
+/// Whether a body says that nothing more comes, trailers included.
+fn ends(body: &Body) -> bool {
+    catch_unwind(AssertUnwindSafe(|| body.is_end_stream())).unwrap_or(false)
 }
 
 fn pass(head: Parts, body: Body, settle: engine::Settle) -> Answer<Response> {

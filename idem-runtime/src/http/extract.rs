@@ -7,7 +7,10 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header::CONTENT_TYPE};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Uri,
+    header::{AsHeaderName, CONTENT_TYPE},
+};
 
 use super::{
     attempt, body, handover,
@@ -19,12 +22,39 @@ use crate::{
     Idempotency,
     engine::AttemptCell,
     policy::Policy,
-    telemetry::{self, Outcome},
+    telemetry::{self, Operation, Outcome},
 };
 
 /// What is kept of the request beside the handler's own arguments.
 #[derive(Debug)]
-pub struct Head {
+pub enum Head {
+    /// There is nothing to record.
+    Free(Free),
+    /// In a box: it goes through the future of every step of a request.
+    Guarded(Box<Guarded>),
+}
+
+/// A request that is not guarded.
+#[derive(Debug)]
+pub struct Free {
+    /// `None` where the layer that should bring it is missing.
+    pub(super) idempotency: Option<Idempotency>,
+    pub(super) why: Why,
+    pub(super) attempt: Option<Arc<AttemptCell>>,
+}
+
+/// Why a request is not guarded.
+#[derive(Debug)]
+pub(super) enum Why {
+    /// The method is safe, or nothing is there that could guard.
+    Ignored,
+    /// It needs no key and has none.
+    NoKey(Method, Option<MatchedPath>),
+}
+
+/// A request that is guarded.
+#[derive(Debug)]
+pub struct Guarded {
     pub(super) method: Method,
     /// As the client sent it; nesting strips the request's own.
     pub(super) uri: Uri,
@@ -33,29 +63,43 @@ pub struct Head {
     pub(super) credentials: Vec<(HeaderName, HeaderValue)>,
     pub(super) key: KeySource,
     pub(super) body: Bytes,
-    /// `None` where the layer that should bring it is missing.
-    pub(super) idempotency: Option<Idempotency>,
-    pub(super) attempt: Arc<AttemptCell>,
+    pub(super) idempotency: Idempotency,
+    /// Where somebody asks for it.
+    pub(super) attempt: Option<Arc<AttemptCell>>,
     /// What the `scope` expression gave.
-    pub(crate) scope: Option<Value>,
+    pub(super) scope: Option<Value>,
     /// What the `key` expression gave.
-    pub(crate) given: Option<Value>,
+    pub(super) given: Option<Value>,
+}
+
+impl Head {
+    /// Keeps what the `scope` expression gives.
+    pub(crate) fn scope(&mut self, value: impl FnOnce() -> Value) {
+        if let Self::Guarded(head) = self {
+            head.scope = Some(value());
+        }
+    }
+
+    /// Keeps what the `key` expression gives.
+    pub(crate) fn key(&mut self, value: impl FnOnce() -> Value) {
+        if let Self::Guarded(head) = self {
+            head.given = Some(value());
+        }
+    }
 }
 
 /// What a `key` or `scope` expression gave: `None` where an `Option` in it is empty.
-pub(super) type Value = Option<Vec<u8>>;
+pub(crate) type Value = Option<Vec<u8>>;
 
 /// What the request's head says of the key.
 #[derive(Debug)]
 pub(super) enum KeySource {
-    /// It was read from `Idempotency-Key`, which may be absent.
-    Read(Option<Key>),
+    /// It was read from `Idempotency-Key`.
+    Read(Key),
     /// It is in a header of the policy's own name.
     Headers(HeaderMap),
     /// It is in the handler's parameters.
     Expression,
-    /// The method is safe: there is nothing to guard.
-    Ignored,
 }
 
 /// The handler's last argument `E`, with what idempotency needs of the request.
@@ -63,8 +107,7 @@ pub(super) enum KeySource {
 /// Its name is in axum's error where a router's state holds no [`Idempotency`]: the handler needs one.
 /// `O` says where the handle and the key come from.
 pub struct NeedsIdempotency<E, O = InState<Required>> {
-    // In a box: it goes through the future of every step of a request.
-    head: Box<Head>,
+    head: Head,
     inner: E,
     mode: PhantomData<fn() -> O>,
 }
@@ -76,13 +119,13 @@ impl<E, O> fmt::Debug for NeedsIdempotency<E, O> {
 }
 
 impl<E, O> NeedsIdempotency<E, O> {
-    pub(crate) fn split(self) -> (Box<Head>, E) {
+    pub(crate) fn split(self) -> (Head, E) {
         (self.head, self.inner)
     }
 
     /// Lets `E` have the request as it was.
     fn take<S, M>(
-        request: Request,
+        mut request: Request,
         state: &S,
         idempotency: Option<Idempotency>,
         mode: Mode,
@@ -91,9 +134,17 @@ impl<E, O> NeedsIdempotency<E, O> {
         S: Sync,
         E: FromRequest<S, M> + Send,
     {
-        let captured = captured(request, idempotency, mode);
+        let offer = handover::offered(request.extensions_mut());
+        let attempt = attempt::cell_for::<E>(request.extensions_mut());
+        let head = capture(&request, idempotency, mode, attempt);
         async move {
-            let (request, head) = captured.await?;
+            if let Some(offer) = offer {
+                Box::pin(offer.take_up()).await;
+            }
+            let mut head = head?;
+            if let Head::Guarded(head) = &mut head {
+                head.body = body::read(&mut request).await?;
+            }
             let inner = E::from_request(request, state).await.map_err(IntoResponse::into_response)?;
             Ok(Self { head, inner, mode: PhantomData })
         }
@@ -187,61 +238,67 @@ where
     }
 }
 
-/// Reads the key, then the body, and gives back the request as it was. What needs no waiting is done before the future is
-/// made, so that the future holds little.
-pub(super) fn captured(
-    mut request: Request,
+/// Reads the key, then the body, for a layer; the request stays as it was. What runs below may ask for its attempt.
+pub(super) async fn captured(
+    request: &mut Request,
     idempotency: Option<Idempotency>,
     mode: Mode,
-) -> impl Future<Output = Result<(Request, Box<Head>), Response>> + Send {
-    let head = capture(&mut request, idempotency, mode);
-    async move {
-        // A layer above has claimed for whatever stands below it; from here on this one guards.
-        handover::take_over(request.extensions_mut()).await;
-        let mut head = head?;
-        if !matches!(head.key, KeySource::Ignored) {
-            (request, head.body) = body::read(request).await?;
-        }
-        Ok((request, head))
+) -> Result<Head, Response> {
+    let attempt = Some(attempt::cell(request.extensions_mut()));
+    let mut head = capture(request, idempotency, mode, attempt)?;
+    if let Head::Guarded(head) = &mut head {
+        head.body = body::read(request).await?;
     }
+    Ok(head)
 }
 
 /// Keeps what is needed of everything but the body.
 #[expect(clippy::result_large_err, reason = "an answer, as extractors refuse with")]
-fn capture(request: &mut Request, idempotency: Option<Idempotency>, mode: Mode) -> Result<Box<Head>, Response> {
-    let uri =
-        request.extensions().get::<OriginalUri>().map_or_else(|| request.uri().clone(), |original| original.0.clone());
-    let route = request.extensions().get::<MatchedPath>().cloned();
+fn capture(
+    request: &Request,
+    idempotency: Option<Idempotency>,
+    mode: Mode,
+    attempt: Option<Arc<AttemptCell>>,
+) -> Result<Head, Response> {
+    // Without the handle there is nothing to refuse by; the wrapper says what is missing.
+    let idempotency = match idempotency {
+        Some(idempotency) if !is_safe(request.method()) => idempotency,
+        idempotency => return Ok(Head::Free(Free { idempotency, why: Why::Ignored, attempt })),
+    };
     let headers = request.headers();
+    let route = request.extensions().get::<MatchedPath>();
     let key = match mode {
-        // Without the handle there is nothing to refuse by; the wrapper says what is missing.
-        _ if is_safe(request.method()) || idempotency.is_none() => KeySource::Ignored,
         Mode::Expression => KeySource::Expression,
         Mode::OtherHeader => KeySource::Headers(headers.clone()),
         Mode::Required | Mode::Optional => {
-            let read = read_key(headers, Policy::DEFAULT.header, mode == Mode::Optional);
-            KeySource::Read(read.map_err(|problem| {
-                refuse(problem, idempotency.as_ref(), &label(request.method(), route.as_ref()).into())
-            })?)
+            match read_key(headers, &KEY, Policy::DEFAULT.header, mode == Mode::Optional) {
+                Ok(Some(key)) => KeySource::Read(key),
+                Ok(None) => {
+                    let why = Why::NoKey(request.method().clone(), route.cloned());
+                    return Ok(Head::Free(Free { idempotency: Some(idempotency), why, attempt }));
+                }
+                Err(problem) => {
+                    let operation = Operation::of_route("", request.method(), route);
+                    return Err(refuse(problem, Some(&idempotency), &operation));
+                }
+            }
         }
     };
-    let credentials = match &idempotency {
-        Some(idempotency) if !matches!(key, KeySource::Ignored) => idempotency.credentials(headers),
-        _ => Vec::new(),
-    };
-    Ok(Box::new(Head {
+    let uri =
+        request.extensions().get::<OriginalUri>().map_or_else(|| request.uri().clone(), |original| original.0.clone());
+    Ok(Head::Guarded(Box::new(Guarded {
         method: request.method().clone(),
         uri,
-        route,
+        route: route.cloned(),
         content_type: headers.get(CONTENT_TYPE).cloned(),
-        credentials,
+        credentials: idempotency.credentials(headers),
         key,
         body: Bytes::new(),
         idempotency,
-        attempt: attempt::cell(request.extensions_mut()),
+        attempt,
         scope: None,
         given: None,
-    }))
+    })))
 }
 
 /// Methods that change nothing (RFC 9110 §9.2.1) pass through unrecorded.
@@ -249,40 +306,26 @@ pub(super) fn is_safe(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
 }
 
+/// The usual header; hashing this name costs less than reading its text.
+const KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
 /// The key in the header `name`.
-pub(super) fn read_key(headers: &HeaderMap, name: &'static str, optional: bool) -> Result<Option<Key>, Problem> {
+pub(super) fn read_key(
+    headers: &HeaderMap,
+    name: impl AsHeaderName,
+    called: &'static str,
+    optional: bool,
+) -> Result<Option<Key>, Problem> {
     match key::read(headers, name) {
-        Ok(None) if !optional => Err(KeyMissing { header: Some(name) }.into()),
+        Ok(None) if !optional => Err(KeyMissing { header: Some(called) }.into()),
         Ok(key) => Ok(key),
-        Err(invalid) => Err(KeyInvalid { header: Some(name), reason: invalid.reason() }.into()),
+        Err(invalid) => Err(KeyInvalid { header: Some(called), reason: invalid.reason() }.into()),
     }
 }
 
 /// Answers with a problem of the key, and counts it.
-pub(super) fn refuse(problem: Problem, idempotency: Option<&Idempotency>, label: &Arc<str>) -> Response {
+pub(super) fn refuse(problem: Problem, idempotency: Option<&Idempotency>, operation: &Operation) -> Response {
     let outcome = if matches!(problem, Problem::KeyMissing(_)) { Outcome::KeyMissing } else { Outcome::KeyInvalid };
-    telemetry::outcome(outcome, label, None);
+    telemetry::outcome(outcome, operation, None);
     problem.respond(idempotency.map_or(Idempotency::PROBLEM_BASE, Idempotency::problem_base))
-}
-
-/// The operation's name where the policy gives none: method and route template, or the path where no route matched.
-pub(super) fn operation_name(method: &Method, route: Option<&MatchedPath>, uri: &Uri) -> String {
-    name(method.as_str(), route.map_or_else(|| uri.path(), MatchedPath::as_str))
-}
-
-/// What metrics and events call an operation without a name of its own. Any path may reach a fallback and any method an
-/// `any` route, so these are left out: labels must stay few, and a path may hold a secret.
-pub(super) fn label(method: &Method, route: Option<&MatchedPath>) -> String {
-    let method = if matches!(*method, Method::POST | Method::PUT | Method::PATCH | Method::DELETE) {
-        method.as_str()
-    } else {
-        "OTHER"
-    };
-    name(method, route.map_or("(no route)", MatchedPath::as_str))
-}
-
-fn name(method: &str, route: &str) -> String {
-    let mut name = String::with_capacity(method.len() + 1 + route.len());
-    name.extend([method, " ", route]);
-    name
 }

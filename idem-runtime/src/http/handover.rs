@@ -23,12 +23,18 @@ pub(super) fn offer() -> (Offer, mpsc::Receiver<LetGo>) {
     (Offer(offer), taken)
 }
 
-/// Takes up the offer of the layer above, if there is one, and waits until its claim is released.
-pub(super) async fn take_over(extensions: &mut Extensions) {
-    let Some(Offer(offer)) = extensions.remove() else { return };
-    let (let_go, released) = oneshot::channel();
-    // A layer that is gone, or has handed over already, holds nothing up.
-    if offer.try_send(let_go).is_ok() {
-        let _ = released.await;
+/// The offer of the layer above, if there is one.
+pub(super) fn offered(extensions: &mut Extensions) -> Option<Offer> {
+    extensions.remove()
+}
+
+impl Offer {
+    /// Takes it up, and waits until the claim above is released.
+    pub(super) async fn take_up(self) {
+        let (let_go, released) = oneshot::channel();
+        // A layer that is gone, or has handed over already, holds nothing up.
+        if self.0.try_send(let_go).is_ok() {
+            let _ = released.await;
+        }
     }
 }

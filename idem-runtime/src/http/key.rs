@@ -2,18 +2,34 @@
 
 use std::fmt;
 
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, header::AsHeaderName};
 
 /// The longest key, in bytes.
 const LONGEST: usize = 255;
 
 /// What a client calls its request. Quotes and escapes are spelling, not key.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Key(Box<[u8]>);
+#[derive(Clone)]
+pub(crate) struct Key(Spelling);
+
+#[derive(Clone)]
+enum Spelling {
+    /// The header's value is the key.
+    Bare(HeaderValue),
+    Read(Box<[u8]>),
+}
 
 impl Key {
     pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.0
+        match &self.0 {
+            Spelling::Bare(value) => value.as_bytes(),
+            Spelling::Read(key) => key,
+        }
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_bytes() == other.as_bytes()
     }
 }
 
@@ -52,7 +68,7 @@ impl InvalidKey {
 }
 
 /// Reads the key; `None` only where the header is absent.
-pub(crate) fn read(headers: &HeaderMap, name: &str) -> Result<Option<Key>, InvalidKey> {
+pub(crate) fn read(headers: &HeaderMap, name: impl AsHeaderName) -> Result<Option<Key>, InvalidKey> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (None, _) => Ok(None),
@@ -61,8 +77,12 @@ pub(crate) fn read(headers: &HeaderMap, name: &str) -> Result<Option<Key>, Inval
     }
 }
 
-fn parse(value: &HeaderValue) -> Result<Key, InvalidKey> {
-    let value = trim(value.as_bytes());
+fn parse(header: &HeaderValue) -> Result<Key, InvalidKey> {
+    // Most keys are neither quoted nor padded, and are taken as they stand.
+    if (1..=LONGEST).contains(&header.len()) && header.as_bytes().iter().all(|&byte| is_plain(byte)) {
+        return Ok(Key(Spelling::Bare(header.clone())));
+    }
+    let value = trim(header.as_bytes());
     if !value.iter().all(|byte| matches!(byte, 0x20..=0x7E)) {
         return Err(InvalidKey::NotAscii);
     }
@@ -74,9 +94,14 @@ fn parse(value: &HeaderValue) -> Result<Key, InvalidKey> {
     };
     match key.len() {
         0 => Err(InvalidKey::Empty),
-        1..=LONGEST => Ok(Key(key.into())),
+        1..=LONGEST => Ok(Key(Spelling::Read(key.into()))),
         _ => Err(InvalidKey::TooLong),
     }
+}
+
+/// What a bare key may consist of everywhere: a single quote means something only at its beginning.
+fn is_plain(byte: u8) -> bool {
+    matches!(byte, 0x21..=0x7E) && !matches!(byte, b'"' | b'\'' | b',' | b';' | b'\\')
 }
 
 fn trim(mut value: &[u8]) -> &[u8] {

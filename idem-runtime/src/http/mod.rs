@@ -24,7 +24,7 @@ mod stream;
 pub use attempt::Attempt;
 pub use expand_state::{Argument, Incoming, LastArgument, Skipped, last_of, part_of, supplied_by_layer, supply, then};
 pub use extract::{Expression, Head, InLayer, InState, KeyMode, NeedsIdempotency, Optional, OtherHeader, Required};
-pub(crate) use guard::guard;
+pub(crate) use guard::{Answering, guard};
 pub use headers::{EXPOSED_HEADERS, REQUEST_HEADERS};
 pub use layer::{Guarded, IdempotencyLayer, LayerPolicy};
 pub use loan::Loan;

@@ -13,8 +13,8 @@ use axum::{
 use http::{Method, Request};
 use tower_service::Service;
 
-use super::extract::{label, read_key, refuse};
-use crate::{Idempotency, policy::Policy};
+use super::extract::{read_key, refuse};
+use crate::{Idempotency, policy::Policy, telemetry::Operation};
 
 /// Refuses POST and PATCH requests without a usable `Idempotency-Key`. Made by [`Idempotency::require_key`].
 #[derive(Clone, Debug)]
@@ -58,9 +58,10 @@ fn refusal<B>(request: &Request<B>, idempotency: &Idempotency) -> Option<Respons
     if !matches!(*request.method(), Method::POST | Method::PATCH) {
         return None;
     }
-    let problem = read_key(request.headers(), Policy::DEFAULT.header, false).err()?;
-    let label = label(request.method(), request.extensions().get::<MatchedPath>());
-    Some(refuse(problem, Some(idempotency), &label.into()))
+    let header = Policy::DEFAULT.header;
+    let problem = read_key(request.headers(), header, header, false).err()?;
+    let operation = Operation::of_route("", request.method(), request.extensions().get::<MatchedPath>());
+    Some(refuse(problem, Some(idempotency), &operation))
 }
 
 impl<S, B> Service<Request<B>> for RequireKey<S>

@@ -13,13 +13,24 @@ pub struct RecordId([u8; 32]);
 impl RecordId {
     /// Derives the id of `key`, sent by `scope`, for `operation`. No scope and an empty scope differ.
     pub fn derive(namespace: &str, operation: &str, scope: Option<&[u8]>, key: &[u8]) -> Self {
+        Self::derive_from(namespace, &[operation], scope, key)
+    }
+
+    /// As [`derive`](Self::derive), where the operation's name is in pieces.
+    pub(crate) fn derive_from(namespace: &str, operation: &[&str], scope: Option<&[u8]>, key: &[u8]) -> Self {
         let mut hash = Sha256::new();
-        for part in [Some(namespace.as_bytes()), Some(operation.as_bytes()), scope, Some(key)] {
-            // No part can be u64::MAX bytes long, so this length means "absent" and nothing else.
-            let length = part.map_or(u64::MAX, |part| part.len() as u64);
-            hash.update(length.to_be_bytes());
-            hash.update(part.unwrap_or_default());
+        // No part can be u64::MAX bytes long, so this length means "absent" and nothing else.
+        let length = |part: Option<usize>| part.map_or(u64::MAX, |length| length as u64).to_be_bytes();
+        hash.update(length(Some(namespace.len())));
+        hash.update(namespace);
+        hash.update(length(Some(operation.iter().map(|piece| piece.len()).sum())));
+        for piece in operation {
+            hash.update(piece);
         }
+        hash.update(length(scope.map(<[u8]>::len)));
+        hash.update(scope.unwrap_or_default());
+        hash.update(length(Some(key.len())));
+        hash.update(key);
         Self(hash.finalize().into())
     }
 

@@ -3,8 +3,8 @@
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use super::{
-    Ack, Claim, Claimed, Completion, PurgeLimits, Purged, Record, RecordId, Store, StoreError, Token, Transactional,
-    Wakeups,
+    Ack, Claim, Claimed, Completion, Immediate, PurgeLimits, Purged, Record, RecordId, Store, StoreError, Token,
+    Transactional, Wakeups,
 };
 
 type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -31,6 +31,8 @@ pub trait DynStore: Send + Sync + 'static {
     fn dyn_purge(&self, limits: PurgeLimits) -> Reply<'_, Purged>;
     #[doc(hidden)]
     fn dyn_listen(&self, wakeups: Wakeups);
+    #[doc(hidden)]
+    fn dyn_immediate(&self) -> Option<&dyn Immediate>;
     #[doc(hidden)]
     fn dyn_transactional(&self) -> Option<&dyn Transactional>;
 }
@@ -65,6 +67,9 @@ impl<S: Store> DynStore for S {
     }
     fn dyn_listen(&self, wakeups: Wakeups) {
         self.listen(wakeups);
+    }
+    fn dyn_immediate(&self) -> Option<&dyn Immediate> {
+        self.immediate()
     }
     fn dyn_transactional(&self) -> Option<&dyn Transactional> {
         self.transactional()
@@ -104,6 +109,9 @@ impl<S: DynStore + ?Sized> Store for Arc<S> {
     }
     fn listen(&self, wakeups: Wakeups) {
         (**self).dyn_listen(wakeups);
+    }
+    fn immediate(&self) -> Option<&dyn Immediate> {
+        (**self).dyn_immediate()
     }
     fn transactional(&self) -> Option<&dyn Transactional> {
         (**self).dyn_transactional()

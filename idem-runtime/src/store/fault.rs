@@ -11,8 +11,8 @@ use std::{
 use tokio::sync::{Notify, Semaphore};
 
 use super::{
-    Ack, Claim, Claimed, Completion, CorruptRecord, PurgeLimits, Purged, Record, RecordId, Store, StoreError, Token,
-    Transactional, Wakeups,
+    Ack, Claim, Claimed, Completion, CorruptRecord, Immediate, PurgeLimits, Purged, Record, RecordId, Store,
+    StoreError, Token, Transactional, Wakeups,
 };
 
 /// Wraps a store and makes it fail on demand, for testing how a handler and its callers fare.
@@ -372,6 +372,11 @@ impl<S: Store> Store for FaultStore<S> {
 
     fn listen(&self, wakeups: Wakeups) {
         self.inner().listen(wakeups);
+    }
+
+    /// Every call may be held up.
+    fn immediate(&self) -> Option<&dyn Immediate> {
+        None
     }
 
     /// The inner store's own: what it does in a transaction is neither counted nor made to fail.

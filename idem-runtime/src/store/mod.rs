@@ -186,6 +186,22 @@ impl Wakeups {
     }
 }
 
+/// What [`Store::immediate`] gives: verbs of [`Store`] that answer at once. None may wait for anything but a lock that is held
+/// for a moment.
+pub trait Immediate: Send + Sync {
+    /// [`Store::claim`].
+    fn claim_now(&self, claim: &Claim) -> Result<Claimed, StoreError>;
+
+    /// [`Store::complete`].
+    fn complete_now(&self, completion: &Completion) -> Result<Ack, StoreError>;
+
+    /// [`Store::release`].
+    fn release_now(&self, id: &RecordId, token: &Token) -> Result<Ack, StoreError>;
+
+    /// [`Store::hold`].
+    fn hold_now(&self, id: &RecordId, token: &Token, ttl: Duration) -> Result<Ack, StoreError>;
+}
+
 /// A place that keeps records.
 ///
 /// Every verb is atomic on its own: two calls on one id never interleave. The store's clock decides what has lapsed or
@@ -235,6 +251,12 @@ pub trait Store: Send + Sync + 'static {
     /// listening and wakes the local waiters. Polling stands behind it, so doing nothing is right too.
     fn listen(&self, wakeups: Wakeups) {
         drop(wakeups);
+    }
+
+    /// The verbs of a request for a store that never waits, as one in this process's memory: the same as the others, without
+    /// a future and a task for each. `None` where the store asks somebody.
+    fn immediate(&self) -> Option<&dyn Immediate> {
+        None
     }
 
     /// How this store writes records in the handler's own transaction; `None` where it has no transactions to share.

@@ -2,7 +2,11 @@
 //!
 //! Keys, bodies and credentials are never logged; a record is named by the first 8 hex digits of its id.
 
-use std::{fmt, sync::Arc, time::Duration};
+mod operation;
+
+use std::fmt;
+
+pub(crate) use operation::Operation;
 
 use crate::{protocol::RecordId, store::NotCommitted};
 
@@ -72,37 +76,52 @@ impl Outcome {
 }
 
 /// Reports the terminal outcome of one request.
-pub(crate) fn outcome(outcome: Outcome, operation: &Arc<str>, record: Option<&RecordId>) {
+pub(crate) fn outcome(outcome: Outcome, operation: &Operation, record: Option<&RecordId>) {
     let record = record.map(tracing::field::display);
     let name = outcome.name();
     if outcome.is_trouble() {
-        tracing::warn!(target: "idem", outcome = name, operation = &**operation, record, "idempotency");
+        tracing::warn!(target: "idem", outcome = name, operation = &*operation.name(), record, "idempotency");
     } else {
-        tracing::info!(target: "idem", outcome = name, operation = &**operation, record, "idempotency");
+        tracing::info!(target: "idem", outcome = name, operation = &*operation.name(), record, "idempotency");
     }
     #[cfg(feature = "metrics")]
-    metrics::counter!("idem_requests_total", "outcome" => name, "operation" => Arc::clone(operation)).increment(1);
+    metrics::counter!("idem_requests_total", "outcome" => name, "operation" => operation.name().into_owned())
+        .increment(1);
 }
 
-/// Reports how long a store call took.
-pub(crate) fn store_time(verb: &'static str, store: &'static str, took: Duration, failed: bool) {
-    #[cfg(feature = "metrics")]
-    {
-        metrics::histogram!("idem_store_seconds", "verb" => verb, "store" => store).record(took);
-        if failed {
-            metrics::counter!("idem_store_errors_total", "verb" => verb, "store" => store).increment(1);
+/// Since when something takes its time. Asks no clock where nobody is told: a reading costs as much as a small digest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stopwatch(#[cfg(feature = "metrics")] std::time::Instant);
+
+impl Stopwatch {
+    pub(crate) fn start() -> Self {
+        Self(
+            #[cfg(feature = "metrics")]
+            std::time::Instant::now(),
+        )
+    }
+
+    /// Reports how long a store call took.
+    pub(crate) fn store_time(self, verb: &'static str, store: &'static str, failed: bool) {
+        #[cfg(feature = "metrics")]
+        {
+            metrics::histogram!("idem_store_seconds", "verb" => verb, "store" => store).record(self.0.elapsed());
+            if failed {
+                metrics::counter!("idem_store_errors_total", "verb" => verb, "store" => store).increment(1);
+            }
         }
+        #[cfg(not(feature = "metrics"))]
+        let _ = (self, verb, store, failed);
     }
-    #[cfg(not(feature = "metrics"))]
-    let _ = (verb, store, took, failed);
-}
 
-/// Reports how long a handler ran.
-pub(crate) fn handler_time(operation: &Arc<str>, took: Duration) {
-    #[cfg(feature = "metrics")]
-    metrics::histogram!("idem_handler_seconds", "operation" => Arc::clone(operation)).record(took);
-    #[cfg(not(feature = "metrics"))]
-    let _ = (operation, took);
+    /// Reports how long a handler ran.
+    pub(crate) fn handler_time(self, operation: &Operation) {
+        #[cfg(feature = "metrics")]
+        metrics::histogram!("idem_handler_seconds", "operation" => operation.name().into_owned())
+            .record(self.0.elapsed());
+        #[cfg(not(feature = "metrics"))]
+        let _ = (self, operation);
+    }
 }
 
 /// Reports that an attempt has begun. Counted up and down, since a process may have several handles.

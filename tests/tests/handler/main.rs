@@ -13,4 +13,5 @@ mod runs;
 mod seed;
 mod settling;
 mod streams;
+mod turns;
 mod webhooks;

@@ -71,7 +71,7 @@ impl Idempotency {
     ///
     /// POST and PATCH are guarded unless [`LayerPolicy::methods`] says otherwise; others pass through. Guarded requests
     /// are read whole before anything is claimed, within the router's `DefaultBodyLimit` (2 MB unless set outside; 413).
-    /// The service below runs detached from the connection, in a task of its own. What it answers is kept by the policy;
+    /// The service below runs detached from the connection, from where it first waits in a task of its own. What it answers is kept by the policy;
     /// an error of the service is never kept.
     ///
     /// # Where it stands

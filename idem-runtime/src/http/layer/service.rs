@@ -27,7 +27,7 @@ use crate::{
     http::{
         Settle,
         extract::{Mode, captured, read_key, refuse},
-        guard::{guard, label_of},
+        guard::{guard, operation_of},
         handover::{self, HandedOver, LetGo},
     },
     policy::Unknown,
@@ -124,29 +124,36 @@ where
 {
     async fn guarded(self, mut request: Request) -> Result<Response, S::Error> {
         // Another layer above: the innermost guards.
-        handover::take_over(request.extensions_mut()).await;
+        if let Some(offer) = handover::offered(request.extensions_mut()) {
+            offer.take_up().await;
+        }
         let Self { inner, config, below } = self;
         let Config { idempotency, policy, .. } = &*config;
         let mode = if config.key.is_some() { Mode::Expression } else { Mode::OtherHeader };
         if mode == Mode::OtherHeader
-            && let Err(problem) = read_key(request.headers(), policy.header, policy.optional)
+            && let Err(problem) = read_key(request.headers(), policy.header, policy.header, policy.optional)
         {
-            let label = label_of(policy, request.method(), request.extensions().get::<MatchedPath>());
-            return Ok(refuse(problem, Some(idempotency), &label));
+            let operation = operation_of(policy, request.method(), request.extensions().get::<MatchedPath>());
+            return Ok(refuse(problem, Some(idempotency), &operation));
         }
         let (parts, body) = request.into_parts();
         let key = config.key.as_ref().map(|read| read(&parts));
         let scope = config.scope.as_ref().map(|read| read(&parts));
-        let whole = captured(Request::from_parts(parts, body), Some(idempotency.clone()), mode).await;
-        let (request, mut head) = match whole {
-            Ok(captured) => captured,
+        let mut request = Request::from_parts(parts, body);
+        let mut head = match captured(&mut request, Some(idempotency.clone()), mode).await {
+            Ok(head) => head,
             Err(refusal) => return Ok(refusal),
         };
         let policy = if below.load(Ordering::Relaxed) == PLAIN { policy } else { &config.patient };
-        (head.scope, head.given) = (scope, key);
+        if let Some(scope) = scope {
+            head.scope(|| scope);
+        }
+        if let Some(key) = key {
+            head.key(|| key);
+        }
         let aside = Aside::new();
         let work = run(inner, request, policy.unknown, below, aside.share());
-        let response = guard(*policy, head, work).await;
+        let response = guard(*policy, head, Box::pin(work)).await;
         match aside.take() {
             None => Ok(response),
             Some(Left::Failed(error)) => Err(error),

@@ -14,7 +14,9 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use self::shard::{Entry, Shard};
-use super::{Ack, Claim, Claimed, Completion, PurgeLimits, Purged, Record, RecordId, Store, StoreError, Token};
+use super::{
+    Ack, Claim, Claimed, Completion, Immediate, PurgeLimits, Purged, Record, RecordId, Store, StoreError, Token,
+};
 use crate::{
     protocol::{Decision, Micros, Slot, State},
     sync::{
@@ -94,7 +96,7 @@ impl MemoryStore {
         self.shared.used.load(Relaxed)
     }
 
-    fn claim_now(&self, claim: &Claim) -> Result<Claimed, StoreError> {
+    fn claim_it(&self, claim: &Claim) -> Result<Claimed, StoreError> {
         loop {
             let mut shard = self.shared.lock(&claim.id);
             let now = shard.unique(self.shared.now());
@@ -111,15 +113,15 @@ impl MemoryStore {
                 continue;
             }
             let owner = Claimed::Owner { epoch: slot.epoch, attempt: slot.attempt };
-            let before = shard.take(&claim.id).map_or(0, |entry| entry.bytes());
-            self.shared.put(&mut shard, Entry { id: claim.id, slot, outcome: None }, before);
+            let held = if held.is_some() { shard.take(&claim.id) } else { None };
+            self.shared.put(&mut shard, held, Entry { id: claim.id, slot, outcome: None });
             drop(shard);
             sweep::start(&self.shared);
             return Ok(owner);
         }
     }
 
-    fn complete_now(&self, completion: &Completion) -> Ack {
+    fn complete_it(&self, completion: &Completion) -> Ack {
         let outcome = Arc::from(completion.outcome.as_ref());
         let mut shard = self.shared.lock(&completion.id);
         let now = self.shared.now();
@@ -128,8 +130,8 @@ impl MemoryStore {
             return ack;
         }
         let slot = completion.slot(held, now);
-        let before = shard.take(&completion.id).map_or(0, |entry| entry.bytes());
-        self.shared.put(&mut shard, Entry { id: completion.id, slot, outcome: Some(outcome) }, before);
+        let held = shard.take(&completion.id);
+        self.shared.put(&mut shard, held, Entry { id: completion.id, slot, outcome: Some(outcome) });
         drop(shard);
         self.shared.make_room(0);
         sweep::start(&self.shared);
@@ -175,11 +177,17 @@ impl Shared {
         self.shards.iter().all(|shard| lock(shard).is_empty())
     }
 
-    /// Puts in an entry that took the place of `before` bytes.
-    fn put(&self, shard: &mut Shard, entry: Entry, before: usize) {
+    /// Puts in an entry in the place of the one that was taken out.
+    fn put(&self, shard: &mut Shard, held: Option<Box<Entry>>, entry: Entry) {
         self.used.fetch_add(entry.bytes(), Relaxed);
-        self.used.fetch_sub(before, Relaxed);
-        shard.put(Box::new(entry));
+        shard.put(match held {
+            Some(mut held) => {
+                self.used.fetch_sub(held.bytes(), Relaxed);
+                *held = entry;
+                held
+            }
+            None => Box::new(entry),
+        });
     }
 
     fn fits(&self, bytes: usize) -> bool {
@@ -244,26 +252,16 @@ fn answer(refused: Decision, held: Option<&Entry>) -> Claimed {
     }
 }
 
-impl Store for MemoryStore {
-    fn name(&self) -> &'static str {
-        "memory"
+impl Immediate for MemoryStore {
+    fn claim_now(&self, claim: &Claim) -> Result<Claimed, StoreError> {
+        self.claim_it(claim)
     }
 
-    async fn claim(&self, claim: &Claim) -> Result<Claimed, StoreError> {
-        self.claim_now(claim)
+    fn complete_now(&self, completion: &Completion) -> Result<Ack, StoreError> {
+        Ok(self.complete_it(completion))
     }
 
-    async fn renew(&self, id: &RecordId, token: &Token, lease: Duration) -> Result<Ack, StoreError> {
-        let lost =
-            |held: Option<&Slot>, now| (!held.is_some_and(|slot| slot.is_run_by(*token, now))).then_some(Ack::Lost);
-        Ok(self.change(id, lost, |slot, now| slot.renew(lease, now)))
-    }
-
-    async fn complete(&self, completion: &Completion) -> Result<Ack, StoreError> {
-        Ok(self.complete_now(completion))
-    }
-
-    async fn release(&self, id: &RecordId, token: &Token) -> Result<Ack, StoreError> {
+    fn release_now(&self, id: &RecordId, token: &Token) -> Result<Ack, StoreError> {
         let mut shard = self.shared.lock(id);
         let ack = Slot::release(shard.get(id).map(|entry| &entry.slot), *token, self.shared.now());
         if ack.is_none()
@@ -274,9 +272,41 @@ impl Store for MemoryStore {
         Ok(ack.unwrap_or(Ack::Done))
     }
 
-    async fn hold(&self, id: &RecordId, token: &Token, ttl: Duration) -> Result<Ack, StoreError> {
+    fn hold_now(&self, id: &RecordId, token: &Token, ttl: Duration) -> Result<Ack, StoreError> {
         let verdict = |held: Option<&Slot>, now| Slot::hold(held, *token, now);
         Ok(self.change(id, verdict, |slot, now| slot.settle(State::Unknown, ttl, now)))
+    }
+}
+
+impl Store for MemoryStore {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    async fn claim(&self, claim: &Claim) -> Result<Claimed, StoreError> {
+        self.claim_it(claim)
+    }
+
+    async fn renew(&self, id: &RecordId, token: &Token, lease: Duration) -> Result<Ack, StoreError> {
+        let lost =
+            |held: Option<&Slot>, now| (!held.is_some_and(|slot| slot.is_run_by(*token, now))).then_some(Ack::Lost);
+        Ok(self.change(id, lost, |slot, now| slot.renew(lease, now)))
+    }
+
+    async fn complete(&self, completion: &Completion) -> Result<Ack, StoreError> {
+        Ok(self.complete_it(completion))
+    }
+
+    async fn release(&self, id: &RecordId, token: &Token) -> Result<Ack, StoreError> {
+        self.release_now(id, token)
+    }
+
+    async fn hold(&self, id: &RecordId, token: &Token, ttl: Duration) -> Result<Ack, StoreError> {
+        self.hold_now(id, token, ttl)
+    }
+
+    fn immediate(&self) -> Option<&dyn Immediate> {
+        Some(self)
     }
 
     async fn get(&self, id: &RecordId) -> Result<Option<Record>, StoreError> {
