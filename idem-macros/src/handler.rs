@@ -1,5 +1,7 @@
 //! The annotated function. Its body stays opaque tokens, so that a half-typed one survives.
 
+use std::cell::OnceCell;
+
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::format_ident;
 use syn::{
@@ -18,6 +20,8 @@ pub(crate) struct Handler {
     pub(crate) sig: Signature,
     pub(crate) body: Group,
     pub(crate) params: Vec<Param>,
+    /// All of it, as text.
+    text: String,
 }
 
 /// One parameter, and how the wrapper and the expressions see it.
@@ -25,11 +29,32 @@ pub(crate) struct Param {
     pub(crate) original: PatType,
     /// The wrapper's name for it: the author's where that is a plain one.
     pub(crate) name: Ident,
-    /// The pattern without `mut`, `ref` and `&`: it binds references when matched against one.
-    pub(crate) by_reference: Pat,
-    pub(crate) bindings: Vec<Ident>,
     /// What its `#[cfg]`s ask for.
     pub(crate) cfgs: Vec<TokenStream>,
+    /// Asked for by `key` and `scope` only.
+    by_reference: OnceCell<ByReference>,
+}
+
+impl Handler {
+    /// Reads a function. The tokens of its body are never looked at one by one: that would cost more than all the rest.
+    pub(crate) fn of(item: TokenStream) -> Result<Self> {
+        let text = item.to_string();
+        let mut tokens: Vec<TokenTree> = item.into_iter().collect();
+        let body = match tokens.last_mut() {
+            Some(TokenTree::Group(last)) if last.delimiter() == Delimiter::Brace => {
+                let mut emptied = Group::new(Delimiter::Brace, TokenStream::new());
+                emptied.set_span(last.span());
+                Some(std::mem::replace(last, emptied))
+            }
+            _ => None,
+        };
+        let mut handler: Self = syn::parse2(tokens.into_iter().collect())?;
+        handler.text = text;
+        if let Some(body) = body {
+            handler.body = body;
+        }
+        Ok(handler)
+    }
 }
 
 impl Parse for Handler {
@@ -48,7 +73,7 @@ impl Parse for Handler {
                 params.push(param);
             }
         }
-        Ok(Self { attrs, vis, sig, body, params })
+        Ok(Self { attrs, vis, sig, body, params, text: String::new() })
     }
 }
 
@@ -119,9 +144,6 @@ fn is_extern_fn(input: ParseStream<'_>) -> bool {
 
 impl Param {
     fn new(original: &PatType, index: usize, taken: impl Fn(&Ident) -> bool) -> Self {
-        let mut by_reference = (*original.pat).clone();
-        let mut strip = ByReference { bindings: Vec::new() };
-        strip.visit_pat_mut(&mut by_reference);
         let name = match &*original.pat {
             // Located at the author's name, but not theirs: passing an `_unused` one on is no use of it.
             Pat::Ident(PatIdent { ident, by_ref: None, subpat: None, .. }) if !taken(ident) => {
@@ -132,7 +154,25 @@ impl Param {
             _ => format_ident!("__idem_arg{index}", span = Span::mixed_site()),
         };
         let cfgs = original.attrs.iter().filter_map(cfg_predicate).collect();
-        Self { original: original.clone(), name, by_reference, bindings: strip.bindings, cfgs }
+        Self { original: original.clone(), name, cfgs, by_reference: OnceCell::new() }
+    }
+
+    /// The pattern without `mut`, `ref` and `&`: it binds references when matched against one.
+    pub(crate) fn by_reference(&self) -> &Pat {
+        &self.stripped().pat
+    }
+
+    pub(crate) fn bindings(&self) -> &[Ident] {
+        &self.stripped().bindings
+    }
+
+    fn stripped(&self) -> &ByReference {
+        self.by_reference.get_or_init(|| {
+            let mut pat = (*self.original.pat).clone();
+            let mut strip = Strip { bindings: Vec::new() };
+            strip.visit_pat_mut(&mut pat);
+            ByReference { pat, bindings: strip.bindings }
+        })
     }
 }
 
@@ -143,12 +183,18 @@ fn cfg_predicate(attribute: &Attribute) -> Option<TokenStream> {
     }
 }
 
-/// Turns a pattern into one that binds references, and notes the names.
+/// A pattern that binds references, and the names it binds.
 struct ByReference {
+    pat: Pat,
     bindings: Vec<Ident>,
 }
 
-impl VisitMut for ByReference {
+/// Turns a pattern into one that binds references, and notes the names.
+struct Strip {
+    bindings: Vec<Ident>,
+}
+
+impl VisitMut for Strip {
     fn visit_pat_mut(&mut self, pat: &mut Pat) {
         while let Pat::Reference(reference) = pat {
             *pat = (*reference.pat).clone();
@@ -199,8 +245,7 @@ impl Handler {
     pub(crate) fn mentions_self(&self) -> bool {
         let sig = &self.sig;
         // The text first, as the compiler has it sooner than the tokens.
-        let mentioned = |tokens: TokenStream| tokens.to_string().contains("Self") && mentions_self(tokens);
-        mentioned(quote::quote!(#sig)) || mentioned(self.body.stream())
+        self.text.contains("Self") && (mentions_self(quote::quote!(#sig)) || mentions_self(self.body.stream()))
     }
 }
 

@@ -6,6 +6,7 @@ mod errors;
 mod expand;
 mod fallback;
 mod handler;
+mod rules;
 mod senders;
 mod suggest;
 #[cfg(test)]
@@ -13,6 +14,7 @@ mod tests;
 mod validate;
 
 use proc_macro::TokenStream;
+use proc_macro2::TokenStream as TokenStream2;
 use quote::quote;
 
 use crate::{
@@ -33,7 +35,7 @@ pub fn idempotent(arguments: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 /// Parses, validates and expands, or falls back to the handler and its errors.
-fn guard(written: &proc_macro2::TokenStream, item: &proc_macro2::TokenStream) -> proc_macro2::TokenStream {
+fn guard(written: &TokenStream2, item: &TokenStream2) -> TokenStream2 {
     let (arguments, argument_errors) = gather(|errors| {
         let arguments = Arguments::parse(written.clone(), errors);
         validate::arguments(&arguments, errors);
@@ -41,10 +43,12 @@ fn guard(written: &proc_macro2::TokenStream, item: &proc_macro2::TokenStream) ->
     });
     let sound = argument_errors.is_none();
     let argument_errors = compile_errors(argument_errors.filter(|_| arguments.pass != Pass::Reported));
-    let handler = match syn::parse2::<Handler>(item.clone()) {
+    let handler = match Handler::of(item.clone()) {
         Ok(handler) => handler,
         Err(error) => {
-            let error = error.into_compile_error();
+            // A parameter without a type: the compiler says so itself.
+            let known = error.to_string() == "expected `:`";
+            let error = if known { TokenStream2::new() } else { error.into_compile_error() };
             return quote!(#item #argument_errors #error);
         }
     };

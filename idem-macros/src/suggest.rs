@@ -16,10 +16,19 @@ pub(crate) fn closest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a s
 
 /// `` `a`, `b` or `c` ``.
 pub(crate) fn one_of<S: AsRef<str>>(words: &[S]) -> String {
+    list(words, " or ")
+}
+
+/// `` `a`, `b` and `c` ``.
+pub(crate) fn all_of<S: AsRef<str>>(words: &[S]) -> String {
+    list(words, " and ")
+}
+
+fn list<S: AsRef<str>>(words: &[S], before_the_last: &str) -> String {
     let mut text = String::new();
     for (index, word) in words.iter().enumerate() {
         if index > 0 {
-            text.push_str(if index + 1 == words.len() { " or " } else { ", " });
+            text.push_str(if index + 1 == words.len() { before_the_last } else { ", " });
         }
         text.push('`');
         text.push_str(word.as_ref());
@@ -46,5 +55,6 @@ mod tests {
     fn lists_words_as_a_sentence() {
         assert_eq!(one_of(&["a"]), "`a`");
         assert_eq!(one_of(&["a", "b", "c"]), "`a`, `b` or `c`");
+        assert_eq!(all_of(&["a", "b"]), "`a` and `b`");
     }
 }

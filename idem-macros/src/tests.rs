@@ -194,7 +194,6 @@ fn other_items_survive() {
         quote!(
             async fn create();
         ),
-        quote!(async fn create(app) {}),
         quote!(unsafe async fn create() {}),
         quote!(let x = 1;),
     ] {
@@ -203,6 +202,13 @@ fn other_items_survive() {
         let body = if item.to_string().contains("fn create") { "create" } else { &item.to_string() };
         assert!(expansion.contains(body), "{item}: {expansion}");
     }
+}
+
+/// The compiler has read the item first, and reported that.
+#[test]
+fn a_missing_type_is_left_to_the_compiler() {
+    let item = quote!(async fn create(app) { app.create() });
+    assert_eq!(guard(&quote!(ttl = "24h"), &item).to_string(), item.to_string());
 }
 
 #[test]

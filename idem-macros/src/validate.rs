@@ -15,9 +15,10 @@ use crate::{
     args::{Arguments, Inner, is_literal},
     duration,
     errors::{Errors, with_help},
-    handler::Handler,
+    handler::{Handler, Param},
+    rules::{self, Broken},
     senders::READ,
-    suggest::{closest, one_of},
+    suggest::{all_of, closest},
 };
 
 /// Rules between options.
@@ -32,57 +33,38 @@ pub(crate) fn arguments(arguments: &Arguments, errors: &mut Errors) {
     }
 }
 
-/// A sender that retries after the answer is forgotten runs the handler twice; 1.2 times its schedule leaves a margin.
 fn ttl_outlives_retries(arguments: &Arguments, errors: &mut Errors) {
     let (Some(ttl), Some(window)) = (arguments.ttl.value(), arguments.retry_window.value()) else { return };
-    if u128::from(*ttl) * 5 >= u128::from(window.ms) * 6 {
-        return;
-    }
     let retries = match window.sender {
         Some(sender) => format!("{} retries {} (as of {READ})", sender.name, sender.schedule),
         None => format!("the sender retries for {}", duration::format(window.ms)),
     };
-    let enough = duration::format_up(window.ms + window.ms.div_ceil(4));
-    let message = with_help(
-        format!(
-            "`ttl` must be 1.2 times the retries or more: {retries}, and the answer is forgotten after {}",
-            duration::format(*ttl)
-        ),
-        format!("`ttl = \"{enough}\"` leaves a quarter to spare"),
-    );
-    errors.at(arguments.ttl.tokens(), message);
+    broken(rules::ttl_outlives_retries(*ttl, window.ms, &retries), arguments.ttl.tokens(), errors);
 }
 
-/// A third of the lease is what a renewal may take before the run is stopped: a round trip to a store has to fit.
 fn lease_leaves_time_to_renew(arguments: &Arguments, errors: &mut Errors) {
-    const SHORTEST_MS: u64 = 100;
-    if arguments.lease.value().is_some_and(|lease| *lease < SHORTEST_MS) {
-        let message = with_help(
-            "`lease` must be `100ms` or longer: it is renewed at a third of its length, which a store has to keep up with",
-            "leave it out for the default of `30s`; a handler may run for longer than its lease",
-        );
-        errors.at(arguments.lease.tokens(), message);
-    }
+    let Some(lease) = arguments.lease.value() else { return };
+    broken(rules::lease_leaves_time_to_renew(*lease), arguments.lease.tokens(), errors);
 }
 
-/// A lease past the retention would hold a crashed attempt for longer than its answer is worth.
 fn lease_is_shorter_than_ttl(arguments: &Arguments, errors: &mut Errors) {
-    let (Some(ttl), Some(lease)) = (arguments.ttl.value(), arguments.lease.value()) else { return };
-    if lease >= ttl {
-        let message = with_help(
-            format!("`lease` must be shorter than `ttl` ({})", duration::format(*ttl)),
-            "a lease is how soon a crashed attempt may be taken over, and is renewed while the handler runs: `lease = \"30s\"`",
-        );
-        errors.at(arguments.lease.tokens(), message);
-    }
+    let Some(ttl) = arguments.ttl.value() else { return };
+    let (lease, at) = match arguments.lease.value() {
+        Some(lease) => (Some(*lease), arguments.lease.tokens()),
+        None if arguments.lease.name().is_some() => return,
+        None => (None, arguments.ttl.tokens()),
+    };
+    broken(rules::lease_is_shorter_than_ttl(lease, *ttl), at, errors);
 }
 
-/// Nothing is left to wait for once the answer is forgotten.
 fn wait_is_no_longer_than_ttl(arguments: &Arguments, errors: &mut Errors) {
     let (Some(ttl), Some(wait)) = (arguments.ttl.value(), arguments.wait.value()) else { return };
-    if wait > ttl {
-        let message = format!("`wait` can't be longer than `ttl` ({})", duration::format(*ttl));
-        errors.at(arguments.wait.tokens(), message);
+    broken(rules::wait_is_no_longer_than_ttl(*wait, *ttl), arguments.wait.tokens(), errors);
+}
+
+fn broken(rule: Option<Broken>, at: TokenStream, errors: &mut Errors) {
+    if let Some(Broken { what, help }) = rule {
+        errors.at(at, with_help(what, help));
     }
 }
 
@@ -92,11 +74,10 @@ fn key_has_one_source(arguments: &Arguments, errors: &mut Errors) {
         return;
     }
     if let Some(header) = arguments.header.name() {
-        errors.at(header, "the key comes from `key` or from `header`, not from both: leave one out");
+        errors.at(header, rules::KEY_AND_HEADER);
     }
     if let Some(optional) = arguments.optional.name() {
-        let message = "`optional` is about a request without the key's header, and `key` reads none: leave one out";
-        errors.at(optional, message);
+        errors.at(optional, rules::KEY_AND_OPTIONAL);
     }
 }
 
@@ -195,16 +176,16 @@ fn has_no_qualifiers(handler: &Handler, errors: &mut Errors) {
         errors.at(token, format!("`{}` can't be {what}: {why}", sig.ident));
     };
     if let Some(token) = &sig.constness {
-        refuse(quote!(#token), "`const`", "a handler runs for a request");
+        refuse(quote!(#token), "`const`", "a handler runs for a request; remove it");
     }
     if let Safety::Unsafe(token) = &sig.safety {
         refuse(quote!(#token), "`unsafe`", "axum calls handlers from safe code; put an `unsafe` block into the body");
     }
     if let Some(token) = &sig.abi {
-        refuse(quote!(#token), "`extern`", "axum calls it as a Rust function");
+        refuse(quote!(#token), "`extern`", "axum calls it as a Rust function; remove it");
     }
     if let Some(token) = &sig.variadic {
-        refuse(quote!(#token), "variadic", "each argument of a handler has a type");
+        refuse(quote!(#token), "variadic", "each argument of a handler has a type; remove it");
     }
 }
 
@@ -273,7 +254,7 @@ pub(crate) fn together(arguments: &Arguments, handler: &Handler, errors: &mut Er
 fn names_a_parameter(name: &Ident, expression: &Expr, handler: &Handler, errors: &mut Errors) {
     let opaque = handler.params.iter().any(|param| contains_macro(&param.original.pat));
     let bindings: Vec<String> =
-        handler.params.iter().flat_map(|param| &param.bindings).map(|binding| binding.unraw().to_string()).collect();
+        handler.params.iter().flat_map(Param::bindings).map(|binding| binding.unraw().to_string()).collect();
     if opaque || (name == "scope" && is_literal(expression)) {
         return;
     }
@@ -288,7 +269,7 @@ fn names_a_parameter(name: &Ident, expression: &Expr, handler: &Handler, errors:
     let mut help = match (suggestion, bindings.is_empty()) {
         (Some(meant), _) => format!("did you mean `{meant}`?"),
         (None, true) => format!("bind what it should read in the parameters of `{handler_name}`"),
-        (None, false) => format!("`{handler_name}` binds {}", one_of_and(&bindings)),
+        (None, false) => format!("`{handler_name}` binds {}", all_of(&bindings)),
     };
     if name == "key" {
         problem.push_str(", so every request would have the same key");
@@ -327,14 +308,10 @@ impl Names {
 
     /// Whether there is a name that is no parameter's, and may be a misspelt one.
     pub(crate) fn has_stranger(&self, handler: &Handler) -> bool {
-        let known = |name: &str| handler.params.iter().flat_map(|param| &param.bindings).any(|own| own.unraw() == name);
+        let known = |name: &str| handler.params.iter().flat_map(Param::bindings).any(|own| own.unraw() == name);
         handler.params.iter().any(|param| contains_macro(&param.original.pat))
             || self.idents.iter().any(|(ident, alone)| *alone && !known(ident))
     }
-}
-
-fn one_of_and(words: &[String]) -> String {
-    one_of(words).replace(" or ", " and ")
 }
 
 fn contains_macro(pat: &syn::Pat) -> bool {

@@ -68,6 +68,7 @@ mod key_part;
 #[cfg(feature = "once")]
 mod once;
 mod record;
+mod rules;
 mod telemetry;
 mod values;
 

@@ -86,11 +86,6 @@ impl<R> fmt::Debug for HandlerFuture<R> {
     }
 }
 
-/// Parts the wrapper's last argument.
-pub fn split<E, O>(captured: NeedsIdempotency<E, O>) -> (Head, E) {
-    captured.split()
-}
-
 /// Erases the handler's future; here `Send` is asked for.
 pub fn send<F, R>(future: F) -> HandlerFuture<R>
 where
@@ -107,6 +102,12 @@ pub fn scoped<T: KeyPart + ?Sized>(head: &mut Head, scope: &T) {
 /// Reads a `key` expression.
 pub fn keyed<T: KeyPart + ?Sized>(head: &mut Head, key: &T) {
     head.key(|| value(key));
+}
+
+/// Reads both.
+pub fn scoped_and_keyed<S: KeyPart + ?Sized, K: KeyPart + ?Sized>(head: &mut Head, scope: &S, key: &K) {
+    scoped(head, scope);
+    keyed(head, key);
 }
 
 fn value<T: KeyPart + ?Sized>(part: &T) -> Option<Vec<u8>> {
@@ -143,6 +144,6 @@ pub fn inside(expression: impl FnOnce() -> Read) {
 }
 
 /// Guards one call of a handler.
-pub fn run<R: Recordable>(policy: Policy, head: Head, handler: HandlerFuture<R>) -> IdemFuture {
+pub fn run<R: Recordable>(handler: HandlerFuture<R>, head: Head, policy: Policy) -> IdemFuture {
     IdemFuture(guard(policy, head, handler.0.answering()))
 }

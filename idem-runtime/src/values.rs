@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use crate::duration;
+use crate::{
+    duration,
+    rules::{self, Broken},
+};
 
 /// A length of time: a text such as `"24h"` or `"1d 12h"`, in the units of the attribute, or a [`Duration`].
 ///
@@ -52,27 +55,19 @@ impl From<u64> for Size {
     }
 }
 
+/// `policy.rs` is built in other crates too, without the rules.
+const _: () = assert!(crate::policy::Policy::DEFAULT.lease_ms == rules::LEASE_MS);
+
 /// What is wrong between the options, in the attribute's words.
 pub(crate) fn conflicts(ttl: u64, lease: u64, wait: u64, retry_window: Option<u64>) -> Vec<String> {
-    let kept = duration::format(ttl);
-    let mut wrong = Vec::new();
-    if let Some(window) = retry_window
-        && u128::from(ttl) * 5 < u128::from(window) * 6
-    {
-        let (retries, enough) = (duration::format(window), duration::format_up(window + window.div_ceil(4)));
-        wrong.push(format!(
-            "`ttl` must be 1.2 times the retries or more: the sender retries for {retries}, and the answer is forgotten \
-             after {kept}; `ttl = \"{enough}\"` leaves a quarter to spare"
-        ));
-    }
-    if lease >= ttl {
-        wrong.push(format!(
-            "`lease` must be shorter than `ttl` ({kept}); a lease is how soon a crashed attempt may be taken over, and is \
-             renewed while the handler runs: `lease = \"30s\"`"
-        ));
-    }
-    if wait > ttl {
-        wrong.push(format!("`wait` can't be longer than `ttl` ({kept})"));
-    }
-    wrong
+    let window = retry_window.and_then(|window| {
+        rules::ttl_outlives_retries(ttl, window, &format!("the sender retries for {}", duration::format(window)))
+    });
+    let broken = [
+        window,
+        rules::lease_leaves_time_to_renew(lease),
+        rules::lease_is_shorter_than_ttl((lease != rules::LEASE_MS).then_some(lease), ttl),
+        rules::wait_is_no_longer_than_ttl(wait, ttl),
+    ];
+    broken.into_iter().flatten().map(|Broken { what, help }| format!("{what}; {help}")).collect()
 }

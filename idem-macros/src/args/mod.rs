@@ -7,14 +7,14 @@ use quote::{ToTokens, quote};
 use syn::{
     Error, Expr, ExprLit, Lit, LitStr, Path, Result, Token, Type,
     ext::IdentExt,
-    parse::{ParseStream, Parser},
+    parse::{Parse, ParseStream, Parser, discouraged::Speculative},
 };
 
 use self::values::Given;
 use crate::{
     errors::{Errors, with_help},
     senders::Sender,
-    suggest::{closest, one_of},
+    suggest::{all_of, closest, one_of},
 };
 
 /// Declares every option: its field, its name, its value's type, how it is read and an example.
@@ -74,12 +74,12 @@ impl<T> Default for Slot<T> {
 impl<T> Slot<T> {
     fn set(&mut self, given: &Given<'_>, read: impl Fn(&Given<'_>) -> Result<T>, errors: &mut Errors) {
         if self.0.is_some() {
-            errors.at(given.name, format!("`{}` is set twice", given.name));
+            errors.at(given.name, format!("`{}` is set twice: leave one", given.name));
             return;
         }
         let tokens = match given.form {
             Form::Flag => given.name.to_token_stream(),
-            Form::Assigned(value) => value.clone(),
+            Form::Assigned(value) => value.tokens.clone(),
             Form::List(list) => list.to_token_stream(),
         };
         self.0 = Some((given.name.clone(), tokens, errors.keep(read(given))));
@@ -156,8 +156,21 @@ impl Pass {
 /// How an option was written.
 enum Form {
     Flag,
-    Assigned(TokenStream),
+    Assigned(Value),
     List(Group),
+}
+
+/// What stands behind `=`.
+struct Value {
+    tokens: TokenStream,
+    /// Where it is a whole expression that isn't just a string.
+    expression: Option<Expr>,
+}
+
+impl From<TokenStream> for Value {
+    fn from(tokens: TokenStream) -> Self {
+        Self { tokens, expression: None }
+    }
 }
 
 impl Arguments {
@@ -216,22 +229,29 @@ impl Arguments {
     }
 }
 
-/// The value's tokens: a whole expression or type where there is one, else all up to the next comma.
-fn value(name: &Ident, input: ParseStream<'_>) -> TokenStream {
-    fn whole<T: syn::parse::Parse + ToTokens>(input: ParseStream<'_>) -> Option<TokenStream> {
+/// A whole expression or type where there is one, else all up to the next comma.
+fn value(name: &Ident, input: ParseStream<'_>) -> Value {
+    fn whole<T: Parse>(input: ParseStream<'_>) -> Option<T> {
         let ahead = input.fork();
-        let value: T = ahead.parse().ok()?;
+        let value = ahead.parse().ok()?;
         (ahead.is_empty() || ahead.peek(Token![,])).then(|| {
-            let _ = input.parse::<T>();
-            value.into_token_stream()
+            input.advance_to(&ahead);
+            value
         })
     }
-    if let Ok(text) = input.fork().parse::<LitStr>() {
-        let _ = input.parse::<LitStr>();
-        return text.into_token_stream();
+    let ahead = input.fork();
+    if let Ok(text) = ahead.parse::<LitStr>() {
+        input.advance_to(&ahead);
+        return text.into_token_stream().into();
     }
-    let value = if name == "state" { whole::<Type>(input) } else { whole::<Expr>(input) };
-    value.unwrap_or_else(|| skip_to_comma_keeping(input))
+    if name == "state" {
+        let state: Option<Type> = whole(input);
+        return state.map_or_else(|| skip_to_comma_keeping(input), ToTokens::into_token_stream).into();
+    }
+    match whole::<Expr>(input) {
+        Some(expression) => Value { tokens: expression.to_token_stream(), expression: Some(expression) },
+        None => skip_to_comma_keeping(input).into(),
+    }
 }
 
 fn skip_to_comma_keeping(input: ParseStream<'_>) -> TokenStream {
@@ -281,8 +301,8 @@ fn alias(name: &Ident) -> Option<&'static str> {
 fn unknown(name: &Ident, errors: &mut Errors) {
     let message = format!("`#[idempotent]` has no option `{name}`");
     let help = match alias(name) {
-        None => format!("the options are {}", one_of(NAMES)),
-        Some(meant) => format!("did you mean `{meant}`? The options are {}", one_of(NAMES)),
+        None => format!("the options are {}", all_of(NAMES)),
+        Some(meant) => format!("did you mean `{meant}`?"),
     };
     errors.at(name, with_help(message, help));
 }

@@ -8,12 +8,13 @@ use syn::{
     punctuated::Punctuated,
 };
 
-use super::{Fingerprint, Form, Inner, Window};
+use super::{Fingerprint, Form, Inner, Value, Window};
 use crate::{
     duration,
     errors::with_help,
+    rules,
     senders::{READ, SENDERS},
-    suggest::{closest, one_of},
+    suggest::{all_of, closest, one_of},
 };
 
 /// One option as written, for the functions that read its value.
@@ -28,7 +29,7 @@ impl Given<'_> {
     fn assigned(&self) -> Result<&TokenStream> {
         let Self { name, form, example } = self;
         match form {
-            Form::Assigned(value) if !value.is_empty() => Ok(value),
+            Form::Assigned(value) if !value.tokens.is_empty() => Ok(&value.tokens),
             Form::List(list) => {
                 Err(Error::new_spanned(list, format!("`{name}` is set with `=`: `{}`", self.as_assignment(list))))
             }
@@ -86,6 +87,9 @@ impl Given<'_> {
 
 pub(super) fn expression(given: &Given<'_>) -> Result<Expr> {
     let value = given.assigned()?;
+    if let Form::Assigned(Value { expression: Some(expression), .. }) = given.form {
+        return Ok(expression.clone());
+    }
     syn::parse2(value.clone()).map_err(|error| {
         let name = given.name;
         let help = format!("an expression of the handler's parameters, such as `{}`", given.example);
@@ -124,7 +128,7 @@ pub(super) fn window(given: &Given<'_>) -> Result<Window> {
         format!("`{name}` is no sender whose schedule is known here (as of {READ})"),
         format!(
             "{question}The senders are {}; for others write the schedule's length: `{}`",
-            one_of(&names),
+            all_of(&names),
             given.example
         ),
     );
@@ -135,36 +139,25 @@ pub(super) fn flag(given: &Given<'_>) -> Result<()> {
     let name = given.name;
     match given.form {
         Form::Flag => Ok(()),
-        Form::Assigned(value) if value.to_string() == "false" => {
-            Err(Error::new_spanned(value, format!("`{name}` takes no value: leave it out")))
+        Form::Assigned(Value { tokens, .. }) if tokens.to_string() == "false" => {
+            Err(Error::new_spanned(tokens, format!("`{name}` takes no value: leave it out")))
         }
-        Form::Assigned(value) => Err(Error::new_spanned(value, format!("`{name}` takes no value: write `{name}`"))),
+        Form::Assigned(Value { tokens, .. }) => {
+            Err(Error::new_spanned(tokens, format!("`{name}` takes no value: write `{name}`")))
+        }
         Form::List(list) => Err(Error::new_spanned(list, format!("`{name}` takes no value: write `{name}`"))),
     }
 }
 
 pub(super) fn header(given: &Given<'_>) -> Result<LitStr> {
     let text = given.string()?;
-    let name = text.value();
-    let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
-    if name.is_empty() {
-        return Err(Error::new_spanned(&text, format!("a header's name is missing: `{}`", given.example)));
-    }
-    if let Some(wrong) = name.chars().find(|c| !token(*c)) {
-        return Err(Error::new_spanned(&text, format!("a header's name can't contain {wrong:?}")));
-    }
-    if ["authorization", "cookie", "host", "content-type", "content-length"].contains(&name.to_lowercase().as_str()) {
-        let message = format!("`{name}` is the same on different requests; the key must be new for each");
-        return Err(Error::new_spanned(&text, message));
-    }
+    rules::header(&text.value()).map_err(|message| Error::new_spanned(&text, message))?;
     Ok(text)
 }
 
 pub(super) fn operation(given: &Given<'_>) -> Result<LitStr> {
     let text = given.string()?;
-    if text.value().trim().is_empty() {
-        return Err(Error::new_spanned(&text, format!("the operation's name is empty: `{}`", given.example)));
-    }
+    rules::operation(&text.value()).map_err(|message| Error::new_spanned(&text, message))?;
     Ok(text)
 }
 
@@ -204,32 +197,20 @@ pub(super) fn fingerprint(given: &Given<'_>) -> Result<Fingerprint> {
 
 /// JSON Pointers (RFC 6901), at least one.
 fn pointers(members: &Group) -> Result<Vec<LitStr>> {
-    let expected = "expected JSON Pointers such as `\"/amount\"` or `\"/items/0/sku\"`";
     let pointers = Punctuated::<LitStr, Token![,]>::parse_terminated
         .parse2(members.stream())
-        .map_err(|error| Error::new(error.span(), expected))?;
+        .map_err(|error| Error::new(error.span(), rules::POINTERS))?;
     if pointers.is_empty() {
-        return Err(Error::new_spanned(members, expected));
+        return Err(Error::new_spanned(members, rules::POINTERS));
     }
     let mut wrong: Option<Error> = None;
     let mut seen: Vec<String> = Vec::new();
     for pointer in &pointers {
         let text = pointer.value();
-        let escaped = text.split('~').skip(1).all(|after| after.starts_with(['0', '1']));
-        let message = if !text.starts_with('/') {
-            format!("a JSON Pointer starts with `/`: write {:?}", format!("/{}", text.replace('.', "/")))
-        } else if !escaped {
-            "in a JSON Pointer `~` is written `~0`, and `/` in a name is `~1`".to_owned()
-        } else if seen.contains(&text) {
-            format!("`{text}` is listed twice")
-        } else {
-            seen.push(text);
-            continue;
-        };
-        let error = Error::new_spanned(pointer, message);
-        match &mut wrong {
-            Some(errors) => errors.combine(error),
-            None => wrong = Some(error),
+        match (rules::pointer(&text, &seen), &mut wrong) {
+            (Ok(()), _) => seen.push(text),
+            (Err(message), Some(errors)) => errors.combine(Error::new_spanned(pointer, message)),
+            (Err(message), None) => wrong = Some(Error::new_spanned(pointer, message)),
         }
     }
     wrong.map_or_else(|| Ok(pointers.into_iter().collect()), Err)

@@ -11,23 +11,31 @@ impl Printer<'_> {
     /// `{ let State(app) = &__idem_arg0; scoped(&mut head, &(app.tenant)); }`
     pub(super) fn expressions(&self, head: &Ident) -> Option<TokenStream> {
         let given = [("scoped", &self.arguments.scope), ("keyed", &self.arguments.key)];
-        let calls: Vec<TokenStream> = given
-            .into_iter()
-            .filter_map(|(function, slot)| slot.value().map(|expression| (function, expression)))
-            .map(|(function, expression)| {
-                let at = edges(expression).map_or_else(Span::call_site, |(start, _)| located(start));
-                let (function, operand) = (self.runtime(function, at), operand(expression));
-                let call = quote_spanned!(at=> #function(&mut #head, #operand));
-                if !has_macro(expression.to_token_stream()) {
-                    return quote_spanned!(at=> #call;);
-                }
-                // Nothing that a macro hides can leave the wrapper.
-                let (inside, read) = (self.runtime("inside", at), self.runtime("Read", at));
-                quote_spanned!(at=> #inside(|| { #call; #read });)
-            })
-            .collect();
+        let given: Vec<_> = given.into_iter().filter_map(|(name, slot)| Some((name, slot.value()?))).collect();
+        let reads = match given.as_slice() {
+            [] => return None,
+            // One call costs the compiler less than two.
+            [(_, scope), (_, key)] if ![scope, key].iter().any(|one| has_macro(one.to_token_stream())) => {
+                let at = start(scope);
+                let (function, scope, key) = (self.runtime("scoped_and_keyed", at), operand(scope), operand(key));
+                quote_spanned!(at=> #function(&mut #head, #scope, #key);)
+            }
+            given => given.iter().map(|(function, expression)| self.read(function, expression, head)).collect(),
+        };
         let bindings = self.bindings();
-        (!calls.is_empty()).then(|| quote!({ #bindings #(#calls)* }))
+        Some(quote!({ #bindings #reads }))
+    }
+
+    fn read(&self, function: &str, expression: &Expr, head: &Ident) -> TokenStream {
+        let at = start(expression);
+        let (function, operand) = (self.runtime(function, at), operand(expression));
+        let call = quote_spanned!(at=> #function(&mut #head, #operand););
+        if !has_macro(expression.to_token_stream()) {
+            return call;
+        }
+        // Nothing that a macro hides can leave the wrapper.
+        let (inside, read) = (self.runtime("inside", at), self.runtime("Read", at));
+        quote_spanned!(at=> #inside(|| { #call #read });)
     }
 
     /// The parameters that are read; all of them where a name is no parameter's, so that the compiler can suggest one.
@@ -36,13 +44,13 @@ impl Printer<'_> {
         let mut bindings = TokenStream::new();
         for slot in &self.slots {
             let Some(param) = slot.param else { continue };
-            if self.read.is_empty() || !(all || param.bindings.iter().any(|name| self.reads(name))) {
+            if self.read.is_empty() || !(all || param.bindings().iter().any(|name| self.reads(name))) {
                 continue;
             }
-            let (cfg, pattern, name) = (&slot.cfg, &param.by_reference, slot.value(&self.last));
+            let (cfg, pattern, name) = (&slot.cfg, param.by_reference(), slot.value(&self.last));
             bindings.extend(quote!(#cfg let #pattern = &#name;));
             // Naming an `_unused` one here would be a use of it.
-            let unread = param.bindings.iter().filter(|name| !name.to_string().starts_with('_') && !self.reads(name));
+            let unread = param.bindings().iter().filter(|name| !name.to_string().starts_with('_') && !self.reads(name));
             let unread: Vec<&Ident> = unread.collect();
             if !unread.is_empty() {
                 bindings.extend(quote!(#cfg let _ = (#(&#unread,)*);));
@@ -66,7 +74,7 @@ impl Printer<'_> {
         let mut uses = TokenStream::new();
         for param in &self.handler.params {
             let cfgs = &param.cfgs;
-            for binding in param.bindings.iter().filter(|binding| read(binding)) {
+            for binding in param.bindings().iter().filter(|binding| read(binding)) {
                 let span = located(binding.span());
                 uses.extend(quote_spanned!(span=> #(#[cfg(#cfgs)])* let _ = &#binding;));
             }
@@ -81,6 +89,10 @@ impl Printer<'_> {
         block.set_span(body.span());
         block
     }
+}
+
+fn start(expression: &Expr) -> Span {
+    edges(expression).map_or_else(Span::call_site, |(start, _)| located(start))
 }
 
 /// Whether a macro is called, which may expand to anything.

@@ -10,7 +10,7 @@ mod slots;
 mod spans;
 mod transactions;
 
-use proc_macro2::{Group, Ident, Literal, Span, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::{Attribute, FnArg, GenericParam, Generics, ReturnType, Signature, Type, ext::IdentExt};
 
@@ -35,10 +35,10 @@ const TOO_MANY_ARGUMENTS: usize = 7;
 ///
 /// fn create(__idem_arg0: S, __idem_captured: NeedsIdempotency<E>) -> IdemFuture {
 ///     async fn create(State(app): S, Json(b): E) -> R { … }
-///     let (mut head, last) = split(captured);
+///     let mut head = captured.head;
+///     let last = captured.last;
 ///     { let State(app) = &__idem_arg0; scoped(&mut head, &(app.tenant)); }
-///     let future = ({ let handler = create; send(handler(__idem_arg0, last)) },);
-///     run(Policy::new(module_path!(), "create", 86400000), head, future.0)
+///     run(send({ create }(__idem_arg0, last)), head, Policy::new(module_path!(), "create", 86400000))
 /// }
 /// ```
 pub(crate) fn expand(arguments: &Arguments, handler: &Handler) -> TokenStream {
@@ -131,9 +131,9 @@ impl<'a> Printer<'a> {
 
     /// A name in the runtime's private door, located at `span`.
     fn runtime(&self, name: &str, span: Span) -> TokenStream {
-        let krate = runtime_crate(self.arguments, span);
-        let name = Ident::new(name, span);
-        quote_spanned!(span=> #krate::__private::#name)
+        let mut path = runtime_crate(self.arguments, span);
+        path.extend(spans::path(&["__private", name], span));
+        path
     }
 
     /// The handler as its author wrote it.
@@ -187,7 +187,7 @@ impl<'a> Printer<'a> {
             ReturnType::Type(arrow, _) => quote!(#arrow),
             ReturnType::Default => quote_spanned!(start=> ->),
         };
-        let mut block = Group::new(proc_macro2::Delimiter::Brace, content);
+        let mut block = Group::new(Delimiter::Brace, content);
         block.set_span(body.span());
         quote!(#(#attrs)* #allow #vis #fn_token #ident #generics #params_group #arrow #future #where_clause #block)
     }
@@ -257,8 +257,7 @@ impl<'a> Printer<'a> {
     }
 
     fn body(&self) -> TokenStream {
-        let (statements, run) = (self.statements(), self.run());
-        let guarded = quote!(#statements #run);
+        let guarded = self.guarded();
         match self.arguments.state.value() {
             Some(state) => self.extract(state, &guarded),
             None => guarded,
@@ -295,29 +294,36 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// Everything before the call of `run`.
-    fn statements(&self) -> TokenStream {
+    /// The wrapper's parameters are read, then given to the handler in `run(…)`.
+    fn guarded(&self) -> TokenStream {
         let span = located(self.handler.sig.ident.span());
-        let (split, send) = (self.runtime("split", span), self.runtime("send", span));
-        let (captured, last, callee) = (&self.captured, &self.last, relocated_to(self.callee.clone(), span));
-        let values = self.slots.iter().filter(|slot| slot.param.is_some()).map(|slot| {
-            let (cfg, name) = (&slot.cfg, slot.value(last));
-            quote_spanned!(span=> #cfg #name)
-        });
-        let (head, future) = (local("head"), local("future"));
+        let (captured, head) = (&self.captured, local("head"));
         let expressions = self.expressions(&head);
-        let head_mut = if expressions.is_some() { quote_spanned!(span=> mut #head) } else { head.to_token_stream() };
-        // Located at the name: it is what the error underlines where the future isn't `Send`.
-        let handler = Ident::new("__idem_handler", Span::mixed_site().located_at(span));
-        quote_spanned! {span=>
-            let (#head_mut, #last) = #split(#captured);
-            #expressions
-            let #future = ({ let #handler = #callee; #send(#handler(#(#values),*)) },);
-        }
+        let (parted, head) = if self.is_parted() {
+            let last = &self.last;
+            let mutable = expressions.is_some().then(|| quote_spanned!(span=> mut));
+            let parted = quote_spanned! {span=>
+                let #mutable #head = #captured.head;
+                let #last = #captured.last;
+            };
+            (Some(parted), head.to_token_stream())
+        } else {
+            (None, quote_spanned!(span=> #captured.head))
+        };
+        let run = self.run(&head);
+        quote!(#parted #expressions #run)
     }
 
-    /// `run(…)`, located so that a return type that is no response is what gets underlined.
-    fn run(&self) -> TokenStream {
+    /// Whether the last parameter has a variable of its own, for expressions to read or because `#[cfg]` chooses it.
+    fn is_parted(&self) -> bool {
+        let given = [&self.arguments.scope, &self.arguments.key];
+        given.into_iter().any(|slot| slot.value().is_some()) || self.slots.iter().any(|slot| !slot.cfg.is_empty())
+    }
+
+    /// `run(send(…), head, policy)`: `send(…)` reaches from the return type's first token to its last, as that is what is
+    /// underlined where it is no response; the call in it is located at the handler's name, for a future that isn't `Send`.
+    /// It stands first: whatever is called while the arguments are alive costs the compiler the way out of a panic.
+    fn run(&self, head: &TokenStream) -> TokenStream {
         let ident = self.handler.sig.ident.span();
         let output = match &self.handler.sig.output {
             ReturnType::Type(_, ty) => edges(ty),
@@ -325,12 +331,27 @@ impl<'a> Printer<'a> {
         };
         let (start, end) = output.unwrap_or((ident, ident));
         let at = located(start);
-        let (run, policy) = (self.runtime("run", at), self.policy(at));
-        let (head, mut future) = (local("head"), local("future"));
-        future.set_span(future.span().located_at(start));
-        let mut zero = Literal::usize_unsuffixed(0);
-        zero.set_span(Span::mixed_site().located_at(end));
-        quote_spanned!(at=> #run(#policy, #head, #future.#zero))
+        let (run, send) = (self.runtime("run", at), self.runtime("send", at));
+        let policy = self.policy(at);
+        let mut sent = Group::new(Delimiter::Parenthesis, self.call());
+        sent.set_span(located(end));
+        quote_spanned!(at=> #run(#send #sent, #head, #policy))
+    }
+
+    /// `{ create }(…)`: clippy takes a function that is used as a value for one that has to be `async`.
+    fn call(&self) -> TokenStream {
+        let span = located(self.handler.sig.ident.span());
+        let callee = relocated_to(self.callee.clone(), span);
+        let parted = self.is_parted();
+        let values = self.slots.iter().filter(|slot| slot.param.is_some()).map(|slot| {
+            let (cfg, name) = (&slot.cfg, slot.value(&self.last));
+            if slot.last && !parted {
+                let captured = &self.captured;
+                return quote_spanned!(span=> #captured.last);
+            }
+            quote_spanned!(span=> #cfg #name)
+        });
+        quote_spanned!(span=> { #callee }(#(#values),*))
     }
 }
 
@@ -366,7 +387,7 @@ fn moves_to_sibling(attribute: &Attribute) -> bool {
 /// The runtime crate's path, located at `span`.
 pub(crate) fn runtime_crate(arguments: &Arguments, span: Span) -> TokenStream {
     let path = arguments.krate.value().map(|path| relocated_to(path.to_token_stream(), span));
-    path.unwrap_or_else(|| quote_spanned!(span=> ::idem_runtime))
+    path.unwrap_or_else(|| spans::path(&["idem_runtime"], span).collect())
 }
 
 /// The function as written, without what a handler can't be.

@@ -1,10 +1,22 @@
 //! Where the tokens of ours are.
 
-use proc_macro2::{Group, Span, TokenStream, TokenTree};
+use proc_macro2::{Group, Ident, Punct, Spacing, Span, TokenStream, TokenTree};
 
 /// A place of the author's for a token of ours.
 pub(super) fn located(span: Span) -> Span {
     Span::call_site().located_at(span)
+}
+
+/// `::a::b`. There are many of these, and `quote!` takes longer.
+pub(super) fn path(names: &[&str], span: Span) -> impl Iterator<Item = TokenTree> {
+    let colon = move |spacing| {
+        let mut colon = Punct::new(':', spacing);
+        colon.set_span(span);
+        TokenTree::from(colon)
+    };
+    names
+        .iter()
+        .flat_map(move |name| [colon(Spacing::Joint), colon(Spacing::Alone), TokenTree::from(Ident::new(name, span))])
 }
 
 pub(super) fn relocated_to(tokens: TokenStream, span: Span) -> TokenStream {

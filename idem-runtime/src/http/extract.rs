@@ -107,8 +107,11 @@ pub(super) enum KeySource {
 /// Its name is in axum's error where a router's state holds no [`Idempotency`]: the handler needs one.
 /// `O` says where the handle and the key come from.
 pub struct NeedsIdempotency<E, O = InState<Required>> {
-    head: Head,
-    inner: E,
+    // The wrapper takes both fields apart.
+    #[doc(hidden)]
+    pub head: Head,
+    #[doc(hidden)]
+    pub last: E,
     mode: PhantomData<fn() -> O>,
 }
 
@@ -119,10 +122,6 @@ impl<E, O> fmt::Debug for NeedsIdempotency<E, O> {
 }
 
 impl<E, O> NeedsIdempotency<E, O> {
-    pub(crate) fn split(self) -> (Head, E) {
-        (self.head, self.inner)
-    }
-
     /// Lets `E` have the request as it was.
     fn take<S, M>(
         mut request: Request,
@@ -145,8 +144,8 @@ impl<E, O> NeedsIdempotency<E, O> {
             if let Head::Guarded(head) = &mut head {
                 head.body = body::read(&mut request).await?;
             }
-            let inner = E::from_request(request, state).await.map_err(IntoResponse::into_response)?;
-            Ok(Self { head, inner, mode: PhantomData })
+            let last = E::from_request(request, state).await.map_err(IntoResponse::into_response)?;
+            Ok(Self { head, last, mode: PhantomData })
         }
     }
 }

@@ -229,6 +229,7 @@ async fn wrong_options_and_missing_ids_are_errors() {
     let told = |once: OnceRun| async { once.run(async || Ok::<_, String>(())).await.unwrap_err().to_string() };
     assert!(told(message(&test).ttl("24 hours")).await.contains("write the unit as `h`"));
     assert!(told(message(&test).ttl("1s").lease("1s")).await.contains("`lease` must be shorter than `ttl` (1s)"));
+    assert!(told(message(&test).lease("99ms")).await.contains("`lease` must be `100ms` or longer"));
     assert!(told(message(&test).ttl(Duration::ZERO)).await.contains("no time at all"));
     assert_eq!(told(test.idempotency.once("t", "")).await, "the message has no id");
     assert_eq!(told(test.idempotency.once("t", None::<u8>)).await, "the message has no id");

@@ -1,4 +1,4 @@
-// One error on each pointer that is none.
+// One error on the pointer that is none.
 #![allow(unused)]
 
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
@@ -21,7 +21,7 @@ struct Order {
     amount: u64,
 }
 
-#[idempotent(ttl = "24h", fingerprint(skip("sent_at", "/ok", "a.b")))]
+#[idempotent(ttl = "24h", fingerprint(skip("sent_at", "/ok")))]
 async fn create(State(app): State<App>, Json(order): Json<Order>) -> StatusCode {
     let _ = (app.idempotency, order.id, order.amount);
     StatusCode::CREATED

@@ -1,4 +1,4 @@
-// The compiler's error and ours: the type is missing.
+// One error, of the compiler: it reads the function first.
 #![allow(unused)]
 
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};

@@ -2,15 +2,15 @@
 
 use std::fmt;
 
-use http::{HeaderName, Method, request::Parts};
+use http::{Method, request::Parts};
 
 use super::{Config, Read};
 use crate::{
     Idempotency, KeyPart,
     http::extract::is_safe,
     policy::{BodyFingerprint, Members, Outage, Policy, Record, Unknown},
-    values::conflicts,
-    values::{Size, Time},
+    rules,
+    values::{Size, Time, conflicts},
 };
 
 /// How long a duplicate waits at least where the claim it meets may be about to be handed over: a second, but a small part
@@ -18,9 +18,6 @@ use crate::{
 const fn patience(lease_ms: u64) -> u64 {
     if lease_ms < 6_000 { lease_ms / 6 } else { 1_000 }
 }
-
-/// Headers that are the same on different requests.
-const STEADY: [&str; 5] = ["authorization", "cookie", "host", "content-type", "content-length"];
 
 /// How a layer guards: the attribute's options, started by [`Policy::ttl`] and checked by
 /// [`Idempotency::layer`].
@@ -95,7 +92,7 @@ impl LayerPolicy {
 
     /// The header that carries the key. Default: `Idempotency-Key`.
     pub fn header(mut self, name: &'static str) -> Self {
-        if let Err(wrong) = check_header(name) {
+        if let Err(wrong) = rules::header(name) {
             self.wrong.push(format!("`header`: {wrong}"));
         }
         (self.header, self.policy.header) = (Some(name), name);
@@ -134,9 +131,15 @@ impl LayerPolicy {
     /// What of the body is compared. Default: by content type.
     pub fn fingerprint(mut self, fingerprint: BodyFingerprint) -> Self {
         if let BodyFingerprint::Json(Members::Skip(pointers) | Members::Only(pointers)) = fingerprint {
-            self.wrong.extend(pointers.iter().filter_map(|pointer| check_pointer(pointer).err()));
+            let mut seen = Vec::new();
+            for pointer in pointers {
+                match rules::pointer(pointer, &seen) {
+                    Ok(()) => seen.push((*pointer).to_owned()),
+                    Err(wrong) => self.wrong.push(wrong),
+                }
+            }
             if pointers.is_empty() {
-                self.wrong.push("expected JSON Pointers such as `\"/amount\"` or `\"/items/0/sku\"`".to_owned());
+                self.wrong.push(rules::POINTERS.to_owned());
             }
         }
         self.policy.fingerprint = fingerprint;
@@ -172,9 +175,7 @@ impl LayerPolicy {
     /// One name for everything below, that outlives route changes: a key is then good for one request on all of these
     /// routes. Default: method and route.
     pub fn operation(mut self, name: &'static str) -> Self {
-        if name.trim().is_empty() {
-            self.wrong.push("the operation's name is empty: `operation = \"payments.create\"`".to_owned());
-        }
+        self.wrong.extend(rules::operation(name).err());
         self.policy.operation = Some(name);
         self
     }
@@ -186,12 +187,10 @@ impl LayerPolicy {
             self.wrong.extend(conflicts(ttl_ms, lease_ms, wait_ms, self.retry_window));
         }
         if self.key.is_some() && self.header.is_some() {
-            let wrong = "the key comes from `key` or from `header`, not from both: leave one out";
-            self.wrong.push(wrong.to_owned());
+            self.wrong.push(rules::KEY_AND_HEADER.to_owned());
         }
         if self.key.is_some() && optional {
-            let wrong = "`optional` is about a request without the key's header, and `key` reads none: leave one out";
-            self.wrong.push(wrong.to_owned());
+            self.wrong.push(rules::KEY_AND_OPTIONAL.to_owned());
         }
         assert!(self.wrong.is_empty(), "{}", self.wrong.join("\n"));
         let patient = Policy { wait_ms: wait_ms.max(patience(lease_ms)), ..self.policy };
@@ -204,29 +203,6 @@ fn reader<T: KeyPart>(read: impl Fn(&Parts) -> T + Send + Sync + 'static) -> Rea
         let mut bytes = Vec::new();
         read(head).append(&mut bytes).then_some(bytes)
     })
-}
-
-pub(in crate::http) fn check_header(name: &str) -> Result<(), String> {
-    if name.is_empty() {
-        return Err("a header's name is missing: `header = \"X-Request-Id\"`".to_owned());
-    }
-    if HeaderName::from_bytes(name.as_bytes()).is_err() {
-        return Err(format!("`{name}` is no header name"));
-    }
-    if STEADY.iter().any(|steady| name.eq_ignore_ascii_case(steady)) {
-        return Err(format!("`{name}` is the same on different requests; the key must be new for each"));
-    }
-    Ok(())
-}
-
-fn check_pointer(pointer: &str) -> Result<(), String> {
-    if !pointer.starts_with('/') {
-        return Err(format!("a JSON Pointer starts with `/`: write {:?}", format!("/{}", pointer.replace('.', "/"))));
-    }
-    if pointer.split('~').skip(1).any(|after| !after.starts_with(['0', '1'])) {
-        return Err("in a JSON Pointer `~` is written `~0`, and `/` in a name is `~1`".to_owned());
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -256,10 +232,12 @@ mod tests {
             (Policy::ttl("24"), "write `24s`, `24h` or `24d`"),
             (Policy::ttl(Duration::ZERO), "no time at all"),
             (day().retry_window("72h"), "`ttl` must be 1.2 times the retries or more"),
+            (day().lease("99ms"), "`lease` must be `100ms` or longer"),
             (day().lease("24h"), "`lease` must be shorter than `ttl` (1d)"),
+            (Policy::ttl("30s"), "`ttl` (30s) must be longer than the lease, which is `30s` unless it is set"),
             (day().wait("25h"), "`wait` can't be longer than `ttl` (1d)"),
             (day().header("Authorization"), "is the same on different requests"),
-            (day().header("a b"), "is no header name"),
+            (day().header("a b"), "a header's name can't contain ' '"),
             (day().header("x-id").key(|_| "k"), "not from both"),
             (day().optional().key(|_| "k"), "leave one out"),
             (day().max_response(0), "no body at all would be kept"),
@@ -267,6 +245,7 @@ mod tests {
             (day().operation(" "), "the operation's name is empty"),
             (day().methods([Method::POST, Method::GET]), "GET changes nothing"),
             (day().fingerprint(only(&["amount"])), "starts with `/`: write \"/amount\""),
+            (day().fingerprint(only(&["/amount", "/amount"])), "`/amount` is listed twice"),
             (day().fingerprint(only(&[])), "expected JSON Pointers"),
         ];
         for (policy, message) in cases {

@@ -1,0 +1,1 @@
+../../idem-macros/src/rules.rs

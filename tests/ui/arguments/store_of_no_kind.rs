@@ -1,0 +1,31 @@
+// One error on the word, with those that `store` knows.
+#![allow(unused)]
+
+use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
+use idem_runtime::{HasIdempotency, Idempotency, idempotent};
+
+#[derive(Clone)]
+struct App {
+    idempotency: Idempotency,
+}
+
+impl HasIdempotency for App {
+    fn idempotency(&self) -> &Idempotency {
+        &self.idempotency
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct Order {
+    id: String,
+    amount: u64,
+}
+
+#[idempotent(ttl = "24h", store = extension)]
+async fn create(State(_app): State<App>) -> StatusCode {
+    StatusCode::CREATED
+}
+
+fn main() {
+    let _: Router<App> = Router::new().route("/", post(create));
+}

@@ -1,0 +1,37 @@
+// A state has the field or the trait, not both.
+#![allow(unused)]
+
+use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
+use idem_runtime::{HasIdempotency, Idempotency, idempotent};
+
+#[derive(Clone)]
+struct App {
+    idempotency: Idempotency,
+}
+
+impl HasIdempotency for App {
+    fn idempotency(&self) -> &Idempotency {
+        &self.idempotency
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct Order {
+    id: String,
+    amount: u64,
+}
+
+impl axum::extract::FromRef<App> for Idempotency {
+    fn from_ref(app: &App) -> Self {
+        app.idempotency.clone()
+    }
+}
+
+#[idempotent(ttl = "24h")]
+async fn create(State(_app): State<App>) -> StatusCode {
+    StatusCode::CREATED
+}
+
+fn main() {
+    let _: Router<App> = Router::new().route("/", post(create));
+}
