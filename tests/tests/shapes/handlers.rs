@@ -24,98 +24,123 @@ use serde::{Deserialize, de::DeserializeOwned};
 use crate::prelude::*;
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a01(State(app): State<App>, Json(b): Json<Basket>) -> Result<Json<Receipt>, Oops> {
-    ran("a01");
+pub(crate) async fn h01_state_and_json(State(app): State<App>, Json(b): Json<Basket>) -> Result<Json<Receipt>, Oops> {
+    ran("h01_state_and_json");
     Ok(Json(Receipt { no: u64::from(app.rate * b.qty) }))
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a02(State(app): State<Arc<App>>, Json(b): Json<Basket>) -> Reply<Json<Receipt>> {
-    ran("a02");
+pub(crate) async fn h02_arc_and_an_alias_of_result(
+    State(app): State<Arc<App>>,
+    Json(b): Json<Basket>,
+) -> Reply<Json<Receipt>> {
+    ran("h02_arc_and_an_alias_of_result");
     Ok(Json(Receipt { no: u64::from(app.rate * b.qty) }))
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a03(State(app): State<Shared>, Path(id): Path<u64>, Json(b): Json<Basket>) -> impl IntoResponse {
-    ran("a03");
+pub(crate) async fn h03_alias_of_the_state(
+    State(app): State<Shared>,
+    Path(id): Path<u64>,
+    Json(b): Json<Basket>,
+) -> impl IntoResponse {
+    ran("h03_alias_of_the_state");
     (StatusCode::CREATED, Json(Receipt { no: id + u64::from(app.rate * b.qty) }))
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a04(State(till): State<Till>, State(app): State<App>, Json(b): Json<Basket>) -> Reply<StatusCode> {
-    ran("a04");
+pub(crate) async fn h04_two_substates(
+    State(till): State<Till>,
+    State(app): State<App>,
+    Json(b): Json<Basket>,
+) -> Reply<StatusCode> {
+    ran("h04_two_substates");
     drop((till, app, b));
     Ok(StatusCode::NO_CONTENT)
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a05(State(till): TillState, Json(b): Json<Basket>) -> Reply<StatusCode> {
-    ran("a05");
+pub(crate) async fn h05_alias_of_the_extractor(State(till): TillState, Json(b): Json<Basket>) -> Reply<StatusCode> {
+    ran("h05_alias_of_the_extractor");
     drop((till, b));
     Ok(StatusCode::OK)
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a06(AxumState(app): AxumState<Arc<App>>, body: Bytes) -> Reply<Response> {
-    ran("a06");
+pub(crate) async fn h06_renamed_import(AxumState(app): AxumState<Arc<App>>, body: Bytes) -> Reply<Response> {
+    ran("h06_renamed_import");
     drop((app, body));
     Ok(StatusCode::OK.into_response())
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a07(ctx: Ctx, parts: Parts, Json(b): Json<Basket>) -> Reply<Json<Receipt>> {
-    ran("a07");
+pub(crate) async fn h07_state_that_is_an_extractor(
+    ctx: Ctx,
+    parts: Parts,
+    Json(b): Json<Basket>,
+) -> Reply<Json<Receipt>> {
+    ran("h07_state_that_is_an_extractor");
     assert_eq!(parts.method, Method::POST);
     Ok(Json(Receipt { no: u64::from(ctx.0.rate * b.qty) }))
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a08(
+pub(crate) async fn h08_ref_in_the_pattern(
     State(App { ref till, rate, .. }): State<App>,
     Checked(b): Checked<Basket>,
 ) -> Reply<Json<Receipt>> {
-    ran("a08");
+    ran("h08_ref_in_the_pattern");
     let _: &Till = till;
     Ok(Json(Receipt { no: u64::from(rate * b.qty) }))
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a09(state: State<App>, path: Path<u64>, payload: Json<Basket>) -> Reply<Json<Receipt>> {
-    ran("a09");
+pub(crate) async fn h09_nothing_destructured(
+    state: State<App>,
+    path: Path<u64>,
+    payload: Json<Basket>,
+) -> Reply<Json<Receipt>> {
+    ran("h09_nothing_destructured");
     Ok(Json(Receipt { no: path.0 + u64::from(state.rate * payload.qty) }))
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a10(Extension(app): Extension<Arc<App>>, Json(b): Json<Basket>) -> Json<Receipt> {
-    ran("a10");
+pub(crate) async fn h10_extension_as_state(
+    Extension(app): Extension<Arc<App>>,
+    Json(b): Json<Basket>,
+) -> Json<Receipt> {
+    ran("h10_extension_as_state");
     Json(Receipt { no: u64::from(app.rate * b.qty) })
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a11(
+pub(crate) async fn h10_mut_in_the_pattern(
     app: Extension<App>,
     Extension(who): Extension<Caller>,
     Json(mut b): Json<Basket>,
 ) -> Reply<Json<Receipt>> {
-    ran("a11");
+    ran("h10_mut_in_the_pattern");
     b.qty += app.rate;
     Ok(Json(Receipt { no: who.id + u64::from(b.qty) }))
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a12(
+pub(crate) async fn h11_optional_identity(
     State(app): State<App>,
     who: Option<Extension<Caller>>,
     Json(b): Json<Basket>,
 ) -> Reply<Response> {
-    ran("a12");
+    ran("h11_optional_identity");
     drop((app, who, b));
     Ok(().into_response())
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a13(Path((shop, order)): Path<(u32, u64)>, State(app): State<App>) -> Reply<StatusCode> {
-    ran("a13");
+pub(crate) async fn h12_tuple_of_the_path(
+    Path((shop, order)): Path<(u32, u64)>,
+    State(app): State<App>,
+) -> Reply<StatusCode> {
+    ran("h12_tuple_of_the_path");
     assert_eq!((shop, order, app.rate), (1, 2, 3));
     Ok(StatusCode::ACCEPTED)
 }
@@ -128,134 +153,156 @@ pub(crate) struct At {
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a14(
+pub(crate) async fn h13_struct_of_the_path(
     Path(At { order, .. }): Path<At>,
     Shopper(me): Shopper,
     Checked(b): Checked<Basket>,
 ) -> Reply<Json<Receipt>> {
-    ran("a14");
+    ran("h13_struct_of_the_path");
     Ok(Json(Receipt { no: order + me + u64::from(b.qty) }))
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a15(State(app): State<App>, Query(f): Query<Flags>, Json(b): Json<Basket>) -> Reply<Json<Receipt>> {
-    ran("a15");
+pub(crate) async fn h14_query(
+    State(app): State<App>,
+    Query(f): Query<Flags>,
+    Json(b): Json<Basket>,
+) -> Reply<Json<Receipt>> {
+    ran("h14_query");
     assert_eq!(f.dry, Some(true));
     Ok(Json(Receipt { no: u64::from(app.rate * b.qty) }))
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a16(State(app): State<App>, headers: HeaderMap, body: Bytes) -> StatusCode {
-    ran("a16");
+pub(crate) async fn h15_headers_and_bytes(State(app): State<App>, headers: HeaderMap, body: Bytes) -> StatusCode {
+    ran("h15_headers_and_bytes");
     assert!(headers.contains_key("idempotency-key"));
     drop((app, body));
     StatusCode::OK
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a17(State(app): State<App>, headers: HeaderMap, body: String) -> Reply<&'static str> {
-    ran("a17");
+pub(crate) async fn h16_headers_and_string(
+    State(app): State<App>,
+    headers: HeaderMap,
+    body: String,
+) -> Reply<&'static str> {
+    ran("h16_headers_and_string");
     drop((app, headers, body));
     Ok("ok")
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a18(SignedEvent(ev): SignedEvent) {
-    ran("a18");
+pub(crate) async fn h17_signed_event(SignedEvent(ev): SignedEvent) {
+    ran("h17_signed_event");
     assert_eq!(ev["sku"], "tea");
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a19(
+pub(crate) async fn h18_everything_raw(
     Extension(app): Extension<App>,
     Path(kind): Path<String>,
     headers: HeaderMap,
     uri: Uri,
     raw: Bytes,
 ) {
-    ran("a19");
+    ran("h18_everything_raw");
     drop((app, kind, headers, uri, raw));
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a20(
+pub(crate) async fn h19_typed_header(
     State(app): State<App>,
     TypedHeader(ua): TypedHeader<UserAgent>,
     Json(mut b): Json<Basket>,
 ) -> Reply<Json<Receipt>> {
-    ran("a20");
+    ran("h19_typed_header");
     b.qty += app.rate;
     assert_eq!(ua.as_str(), "shapes");
     Ok(Json(Receipt { no: u64::from(b.qty) }))
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a21(ua: Option<TypedHeader<UserAgent>>, Json(b): Json<Basket>) -> Json<Receipt> {
-    ran("a21");
+pub(crate) async fn h19_optional_typed_header(
+    ua: Option<TypedHeader<UserAgent>>,
+    Json(b): Json<Basket>,
+) -> Json<Receipt> {
+    ran("h19_optional_typed_header");
     drop((ua, b));
     Json(Receipt { no: 1 })
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a22(who: Claims, State(app): State<App>) -> Reply<StatusCode> {
-    ran("a22");
+pub(crate) async fn h20_no_body(who: Claims, State(app): State<App>) -> Reply<StatusCode> {
+    ran("h20_no_body");
     assert_eq!(who.sub, 1);
     drop(app);
     Ok(StatusCode::OK)
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a23(_: Claims, State(_app): State<App>, Json(b): Json<Basket>) -> Reply<StatusCode> {
-    ran("a23");
+pub(crate) async fn h21_wildcard(_: Claims, State(_app): State<App>, Json(b): Json<Basket>) -> Reply<StatusCode> {
+    ran("h21_wildcard");
     drop(b);
     Ok(StatusCode::OK)
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a24(_who: Claims, Path(id): Path<u64>) -> Reply<()> {
-    ran("a24");
+pub(crate) async fn h21_unused(_who: Claims, Path(id): Path<u64>) -> Reply<()> {
+    ran("h21_unused");
     assert_eq!(id, 7);
     Ok(())
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a25(State(app): State<App>, body: Result<Json<Basket>, JsonRejection>) -> Response {
-    ran("a25");
+pub(crate) async fn h22_rejection_as_a_value(
+    State(app): State<App>,
+    body: Result<Json<Basket>, JsonRejection>,
+) -> Response {
+    ran("h22_rejection_as_a_value");
     drop((app, body));
     StatusCode::OK.into_response()
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a26(State(app): State<App>, body: Option<Json<Basket>>) -> (StatusCode, Json<Receipt>) {
-    ran("a26");
+pub(crate) async fn h23_optional_body(
+    State(app): State<App>,
+    body: Option<Json<Basket>>,
+) -> (StatusCode, Json<Receipt>) {
+    ran("h23_optional_body");
     drop((app, body));
     (StatusCode::OK, Json(Receipt { no: 1 }))
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a27(WithRejection(Json(b), _): WithRejection<Json<Basket>, Oops>) -> impl IntoResponse {
-    ran("a27");
+pub(crate) async fn h24_with_rejection(
+    WithRejection(Json(b), _): WithRejection<Json<Basket>, Oops>,
+) -> impl IntoResponse {
+    ran("h24_with_rejection");
     drop(b);
     StatusCode::OK
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a28(jar: CookieJar, Form(f): Form<Basket>) -> Result<(CookieJar, Redirect), Oops> {
-    ran("a28");
+pub(crate) async fn h25_cookies(jar: CookieJar, Form(f): Form<Basket>) -> Result<(CookieJar, Redirect), Oops> {
+    ran("h25_cookies");
     drop(f);
     Ok((jar, Redirect::to("/done")))
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a29(State(app): State<App>, Form(f): Form<Basket>) -> Result<Html<String>, StatusCode> {
-    ran("a29");
+pub(crate) async fn h26_form(State(app): State<App>, Form(f): Form<Basket>) -> Result<Html<String>, StatusCode> {
+    ran("h26_form");
     drop((app, f));
     Ok(Html(String::from("<p>done</p>")))
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a30(Shopper(me): Shopper, mut parts: Multipart) -> Result<Json<Receipt>, (StatusCode, String)> {
-    ran("a30");
+pub(crate) async fn h27_multipart(
+    Shopper(me): Shopper,
+    mut parts: Multipart,
+) -> Result<Json<Receipt>, (StatusCode, String)> {
+    ran("h27_multipart");
     while let Ok(Some(f)) = parts.next_field().await {
         let _ = f.bytes().await;
     }
@@ -263,93 +310,104 @@ pub(crate) async fn a30(Shopper(me): Shopper, mut parts: Multipart) -> Result<Js
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a31(State(app): State<App>, req: Request) -> Result<Response, Infallible> {
-    ran("a31");
+pub(crate) async fn h28_whole_request(State(app): State<App>, req: Request) -> Result<Response, Infallible> {
+    ran("h28_whole_request");
     drop((app, req));
     Ok(StatusCode::OK.into_response())
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a32(State(app): State<App>, headers: HeaderMap, body: Body) -> Reply<StatusCode> {
-    ran("a32");
+pub(crate) async fn h29_body(State(app): State<App>, headers: HeaderMap, body: Body) -> Reply<StatusCode> {
+    ran("h29_body");
     drop((app, headers, body));
     Ok(StatusCode::OK)
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a33() -> StatusCode {
-    ran("a33");
+pub(crate) async fn h30_no_arguments() -> StatusCode {
+    ran("h30_no_arguments");
     StatusCode::ACCEPTED
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a34() {
-    ran("a34");
+pub(crate) async fn h30_nothing_at_all() {
+    ran("h30_nothing_at_all");
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a35(Path(id): Path<u64>) -> &'static str {
-    ran("a35");
+pub(crate) async fn h31_static_text(Path(id): Path<u64>) -> &'static str {
+    ran("h31_static_text");
     assert_eq!(id, 7);
     "gone"
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a36(
+pub(crate) async fn h32_error_tuple(
     State(app): State<App>,
     Json(v): Json<serde_json::Value>,
 ) -> Result<(StatusCode, Json<Receipt>), (StatusCode, Json<serde_json::Value>)> {
-    ran("a36");
+    ran("h32_error_tuple");
     drop((app, v));
     Ok((StatusCode::CREATED, Json(Receipt { no: 1 })))
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a37(
+pub(crate) async fn h33_status_headers_body(
     State(app): State<App>,
     Json(b): Json<Basket>,
 ) -> Reply<(StatusCode, [(HeaderName, String); 1], Json<Receipt>)> {
-    ran("a37");
+    ran("h33_status_headers_body");
     drop((app, b));
     Ok((StatusCode::CREATED, [(header::LOCATION, "/r/1".into())], Json(Receipt { no: 1 })))
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a38(State(app): State<App>, Json(b): Json<Basket>) -> Result<impl IntoResponse, Oops> {
-    ran("a38");
+pub(crate) async fn h34_impl_in_a_result(
+    State(app): State<App>,
+    Json(b): Json<Basket>,
+) -> Result<impl IntoResponse, Oops> {
+    ran("h34_impl_in_a_result");
     drop((app, b));
     Ok((StatusCode::CREATED, Json(Receipt { no: 1 })))
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a40(State(app): State<App>) -> Response {
-    ran("a40");
+pub(crate) async fn h36_opaque_response(State(app): State<App>) -> Response {
+    ran("h36_opaque_response");
     drop(app);
     Body::from_stream(futures::stream::iter([Ok::<_, Infallible>("chunk")])).into_response()
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a41(
+pub(crate) async fn h37_connect_info(
     ConnectInfo(from): ConnectInfo<SocketAddr>,
     State(app): State<App>,
     Json(b): Json<Basket>,
 ) -> axum::response::Result<Json<Receipt>> {
-    ran("a41");
+    ran("h37_connect_info");
     assert_eq!(from.port(), 9);
     Ok(Json(Receipt { no: u64::from(app.rate * b.qty) }))
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a42(method: Method, OriginalUri(uri): OriginalUri, mp: MatchedPath, body: Bytes) -> StatusCode {
-    ran("a42");
+pub(crate) async fn h38_method_uri_route(
+    method: Method,
+    OriginalUri(uri): OriginalUri,
+    mp: MatchedPath,
+    body: Bytes,
+) -> StatusCode {
+    ran("h38_method_uri_route");
     assert_eq!((mp.as_str(), uri.path()), ("/a42/{id}", "/a42/7"));
     drop((method, body));
     StatusCode::OK
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn a43((State(app), Shopper(me)): (State<App>, Shopper), Json(b): Json<Basket>) -> StatusCode {
-    ran("a43");
+pub(crate) async fn h39_tuple_of_extractors(
+    (State(app), Shopper(me)): (State<App>, Shopper),
+    Json(b): Json<Basket>,
+) -> StatusCode {
+    ran("h39_tuple_of_extractors");
     assert_eq!(me, 1);
     drop((app, b));
     StatusCode::OK
@@ -357,7 +415,7 @@ pub(crate) async fn a43((State(app), Shopper(me)): (State<App>, Shopper), Json(b
 
 #[allow(clippy::too_many_arguments)]
 #[idempotent(ttl = "24h")]
-pub(crate) async fn sixteen(
+pub(crate) async fn h40_sixteen_arguments(
     a: Method,
     b: Uri,
     c: HeaderMap,
@@ -375,17 +433,17 @@ pub(crate) async fn sixteen(
     o: HeaderMap,
     p: Bytes,
 ) -> StatusCode {
-    ran("sixteen");
+    ran("h40_sixteen_arguments");
     drop((a, b, c, d, e, f, g, h, (i, j, k, l, m, n, o, p)));
     StatusCode::OK
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn borrowed(
+pub(crate) async fn h41_static_reference(
     State(s): State<&'static App>,
     Json(b): Json<Basket>,
 ) -> Result<&'static str, (StatusCode, &'static str)> {
-    ran("borrowed");
+    ran("h41_static_reference");
     assert_eq!((s.rate, b.qty), (3, 2));
     Ok("ok")
 }
@@ -397,22 +455,22 @@ pub(crate) async fn elided(State(s): State<&App>, Json(b): Json<Basket>) -> Stri
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn qualified(
+pub(crate) async fn h42_qualified(
     axum::extract::State(app): axum::extract::State<App>,
     axum::Json(b): axum::Json<Basket>,
 ) -> axum::response::Response {
-    ran("qualified");
+    ran("h42_qualified");
     drop((app, b));
     StatusCode::OK.into_response()
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn mutable(
+pub(crate) async fn h43_mut_patterns(
     State(mut app): State<App>,
     mut headers: HeaderMap,
     Json(Basket { sku, mut qty }): Json<Basket>,
 ) -> StatusCode {
-    ran("mutable");
+    ran("h43_mut_patterns");
     qty += 1;
     app.rate += qty;
     headers.clear();
@@ -431,25 +489,25 @@ impl Ledger for App {
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn generic<L: Ledger>(State(l): State<L>, Json(b): Json<Basket>) -> Reply<Json<Receipt>> {
-    ran("generic");
+pub(crate) async fn h44_generic<L: Ledger>(State(l): State<L>, Json(b): Json<Basket>) -> Reply<Json<Receipt>> {
+    ran("h44_generic");
     Ok(Json(Receipt { no: l.book().await + u64::from(b.qty) }))
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn generic_where<L, T>(State(l): State<Arc<L>>, Json(t): Json<T>) -> Result<StatusCode, Oops>
+pub(crate) async fn h44_where<L, T>(State(l): State<Arc<L>>, Json(t): Json<T>) -> Result<StatusCode, Oops>
 where
     L: Ledger,
     T: DeserializeOwned + Send,
 {
-    ran("generic_where");
+    ran("h44_where");
     drop((l, t));
     Ok(StatusCode::OK)
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn const_generic<const MAX: usize>(body: Bytes) -> StatusCode {
-    ran("const_generic");
+pub(crate) async fn h45_const_generic<const MAX: usize>(body: Bytes) -> StatusCode {
+    ran("h45_const_generic");
     if body.len() > MAX { StatusCode::PAYLOAD_TOO_LARGE } else { StatusCode::OK }
 }
 
@@ -472,8 +530,8 @@ impl FromRef<DynApp> for Idempotency {
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn trait_object(State(app): State<DynApp>, Json(b): Json<Basket>) -> Json<Receipt> {
-    ran("trait_object");
+pub(crate) async fn h46_trait_object(State(app): State<DynApp>, Json(b): Json<Basket>) -> Json<Receipt> {
+    ran("h46_trait_object");
     Json(Receipt { no: (app.l)() + u64::from(b.qty) })
 }
 
@@ -482,12 +540,14 @@ pub(crate) struct Api {
     pub(crate) rate: u32,
 }
 
-// clippy takes an associated function for unused as a value, annotated or not.
-#[allow(clippy::unused_async)]
 impl Api {
     pub(crate) fn new() -> Self {
         Self { idempotency: Idempotency::new(MemoryStore::new()), rate: 3 }
     }
+
+    /// clippy takes an associated function for unused as a value, annotated or not.
+    #[expect(clippy::unused_async)]
+    pub(crate) async fn not_annotated(State(_): State<App>) {}
 
     #[idempotent(ttl = "24h")]
     pub(crate) async fn create(State(app): State<App>, Json(b): Json<Basket>) -> Reply<StatusCode> {
@@ -497,13 +557,14 @@ impl Api {
     }
 
     #[idempotent(ttl = "24h")]
+    #[expect(clippy::unused_async)]
     pub(crate) async fn of_self(State(this): State<Arc<Self>>, Json(b): Json<Basket>) -> Json<Receipt> {
         ran("Api::of_self");
         Json(Receipt { no: Self::total(this.rate, b.qty) })
     }
 
     /// The body names `Self`, the signature doesn't; `expect` is fulfilled where the body went.
-    #[expect(unused_variables)]
+    #[expect(unused_variables, clippy::unused_async)]
     #[idempotent(ttl = "24h")]
     pub(crate) async fn calls_self(State(app): State<App>, unused: Method, Json(b): Json<Basket>) -> Json<Receipt> {
         ran("Api::calls_self");
@@ -511,6 +572,7 @@ impl Api {
     }
 
     #[idempotent(ttl = "24h", inner = Self::named_unguarded)]
+    #[expect(clippy::unused_async)]
     pub(crate) async fn named(State(app): State<App>, Json(b): Json<Basket>) -> Json<Receipt> {
         ran("Api::named");
         Json(Receipt { no: Self::total(app.rate, b.qty) })
@@ -553,22 +615,60 @@ macro_rules! make {
         $vis async fn $name($($pat: $ty),*) -> $ret $body
     };
 }
-make!(made, Basket);
+make!(h49_made_by_a_macro, Basket);
 make! {
     /// Its tokens come through a macro's fragments.
     #[allow(clippy::needless_pass_by_value)]
-    pub(crate) async fn made_whole(State(app) => State<App>, Json(b) => Json<Basket>) -> Json<Receipt> {
-        ran("made_whole");
+    pub(crate) async fn h49_made_of_fragments(State(app) => State<App>, Json(b) => Json<Basket>) -> Json<Receipt> {
+        ran("h49_made_of_fragments");
         Json(Receipt { no: u64::from(app.rate * b.qty) })
     }
+}
+
+#[axum::debug_handler]
+#[idempotent(ttl = "24h")]
+pub(crate) async fn h50_debug_handler(State(app): State<App>, Json(b): Json<Basket>) -> Reply<StatusCode> {
+    ran("h50_debug_handler");
+    drop((app, b));
+    Ok(StatusCode::OK)
+}
+
+#[idempotent(ttl = "24h")]
+#[axum::debug_handler(state = App)]
+pub(crate) async fn h50_debug_handler_with_state(
+    State(till): State<Till>,
+    State(app): State<App>,
+    Json(b): Json<Basket>,
+) -> Reply<StatusCode> {
+    ran("h50_debug_handler_with_state");
+    drop((till, app, b));
+    Ok(StatusCode::OK)
+}
+
+#[idempotent(ttl = "24h")]
+#[tracing::instrument(skip_all, err(Debug), fields(sku = %b.sku))]
+pub(crate) async fn h51_instrument(State(app): State<App>, Json(b): Json<Basket>) -> Reply<StatusCode> {
+    ran("h51_instrument");
+    drop((app, b));
+    Ok(StatusCode::OK)
+}
+
+/// Books a basket.
+#[utoipa::path(post, path = "/", responses((status = 201)))]
+#[tracing::instrument(skip_all)]
+#[idempotent(ttl = "24h")]
+pub(crate) async fn h52_utoipa(State(app): State<App>, Json(b): Json<serde_json::Value>) -> StatusCode {
+    ran("h52_utoipa");
+    drop((app, b));
+    StatusCode::CREATED
 }
 
 #[cfg_attr(debug_assertions, axum::debug_handler)]
 #[allow(clippy::too_many_arguments)]
 #[deprecated]
 #[idempotent(ttl = "24h")]
-pub(crate) async fn dressed(State(app): State<App>) -> Reply<StatusCode> {
-    ran("dressed");
+pub(crate) async fn h53_other_attributes(State(app): State<App>) -> Reply<StatusCode> {
+    ran("h53_other_attributes");
     std::future::ready(()).await;
     drop(app);
     Ok(StatusCode::OK)
@@ -588,8 +688,8 @@ pub(crate) async fn calls_direct(state: State<App>, body: Json<Basket>) -> Reply
 }
 
 #[idempotent(ttl = "24h")]
-pub(crate) async fn with_extension(State(app): State<App>) -> (Extension<Caller>, Response) {
-    ran("with_extension");
+pub(crate) async fn h55_extension_in_the_response(State(app): State<App>) -> (Extension<Caller>, Response) {
+    ran("h55_extension_in_the_response");
     (Extension(Caller { id: u64::from(app.rate) }), StatusCode::OK.into_response())
 }
 

@@ -111,58 +111,62 @@ fn leaked() -> &'static App {
 }
 
 shapes! {
-    a01: app(), "/", "/", json, 200;
-    a02: shared(), "/", "/", json, 200;
-    a03: shared(), "/{id}", "/7", json, 201;
-    a04: app(), "/", "/", json, 204;
-    a05: app(), "/", "/", json, 200;
-    a06: shared(), "/", "/", text, 200;
-    a07: app(), "/", "/", json, 200;
-    a08: app(), "/", "/", json, 200;
-    a09: app(), "/{id}", "/7", json, 200;
-    a10: app(), "/", "/", json, 200;
-    a11: app(), "/", "/", json, 200;
-    a12: app(), "/", "/", json, 200;
-    a13: app(), "/{shop}/{order}", "/1/2", empty, 202;
-    a14: app(), "/{shop}/{order}", "/1/2", json, 200;
-    a15: app(), "/", "/?dry=true", json, 200;
-    a16: app(), "/", "/", text, 200;
-    a17: app(), "/", "/", text, 200;
-    a18: app(), "/", "/", json, 200;
-    a19: app(), "/{kind}", "/kyc", text, 200;
-    a20: app(), "/", "/", json, 200;
-    a21: app(), "/", "/", json, 200;
-    a22: app(), "/", "/", empty, 200;
-    a23: app(), "/", "/", json, 200;
-    a24: app(), "/{id}", "/7", empty, 200;
-    a25: app(), "/", "/", json, 200;
-    a26: app(), "/", "/", json, 200;
-    a27: app(), "/", "/", json, 200;
-    a28: app(), "/", "/", form, 303;
-    a29: app(), "/", "/", form, 200;
-    a30: app(), "/", "/", multipart, 200;
-    a31: app(), "/", "/", text, 200;
-    a32: app(), "/", "/", text, 200;
-    a33: app(), "/", "/", empty, 202;
-    a34: app(), "/", "/", empty, 200;
-    a35: app(), "/{id}", "/7", empty, 200;
-    a36: app(), "/", "/", json, 201;
-    a37: app(), "/", "/", json, 201;
-    a38: app(), "/", "/", json, 201;
-    a40: app(), "/", "/", empty, 200;
-    a41: app(), "/", "/", json, 200;
-    a42: app(), "/a42/{id}", "/a42/7", text, 200;
-    a43: app(), "/", "/", json, 200;
-    sixteen: app(), "/", "/", text, 200;
-    borrowed: leaked(), "/", "/", json, 200;
+    h01_state_and_json: app(), "/", "/", json, 200;
+    h02_arc_and_an_alias_of_result: shared(), "/", "/", json, 200;
+    h03_alias_of_the_state: shared(), "/{id}", "/7", json, 201;
+    h04_two_substates: app(), "/", "/", json, 204;
+    h05_alias_of_the_extractor: app(), "/", "/", json, 200;
+    h06_renamed_import: shared(), "/", "/", text, 200;
+    h07_state_that_is_an_extractor: app(), "/", "/", json, 200;
+    h08_ref_in_the_pattern: app(), "/", "/", json, 200;
+    h09_nothing_destructured: app(), "/{id}", "/7", json, 200;
+    h10_extension_as_state: app(), "/", "/", json, 200;
+    h10_mut_in_the_pattern: app(), "/", "/", json, 200;
+    h11_optional_identity: app(), "/", "/", json, 200;
+    h12_tuple_of_the_path: app(), "/{shop}/{order}", "/1/2", empty, 202;
+    h13_struct_of_the_path: app(), "/{shop}/{order}", "/1/2", json, 200;
+    h14_query: app(), "/", "/?dry=true", json, 200;
+    h15_headers_and_bytes: app(), "/", "/", text, 200;
+    h16_headers_and_string: app(), "/", "/", text, 200;
+    h17_signed_event: app(), "/", "/", json, 200;
+    h18_everything_raw: app(), "/{kind}", "/kyc", text, 200;
+    h19_typed_header: app(), "/", "/", json, 200;
+    h19_optional_typed_header: app(), "/", "/", json, 200;
+    h20_no_body: app(), "/", "/", empty, 200;
+    h21_wildcard: app(), "/", "/", json, 200;
+    h21_unused: app(), "/{id}", "/7", empty, 200;
+    h22_rejection_as_a_value: app(), "/", "/", json, 200;
+    h23_optional_body: app(), "/", "/", json, 200;
+    h24_with_rejection: app(), "/", "/", json, 200;
+    h25_cookies: app(), "/", "/", form, 303;
+    h26_form: app(), "/", "/", form, 200;
+    h27_multipart: app(), "/", "/", multipart, 200;
+    h28_whole_request: app(), "/", "/", text, 200;
+    h29_body: app(), "/", "/", text, 200;
+    h30_no_arguments: app(), "/", "/", empty, 202;
+    h30_nothing_at_all: app(), "/", "/", empty, 200;
+    h31_static_text: app(), "/{id}", "/7", empty, 200;
+    h32_error_tuple: app(), "/", "/", json, 201;
+    h33_status_headers_body: app(), "/", "/", json, 201;
+    h34_impl_in_a_result: app(), "/", "/", json, 201;
+    h36_opaque_response: app(), "/", "/", empty, 200;
+    h37_connect_info: app(), "/", "/", json, 200;
+    h38_method_uri_route: app(), "/a42/{id}", "/a42/7", text, 200;
+    h39_tuple_of_extractors: app(), "/", "/", json, 200;
+    h40_sixteen_arguments: app(), "/", "/", text, 200;
+    h41_static_reference: leaked(), "/", "/", json, 200;
     elided: leaked(), "/", "/", json, 200;
-    qualified: app(), "/", "/", json, 200;
-    mutable: app(), "/", "/", json, 200;
-    trait_object: DynApp::new(), "/", "/", json, 200;
-    made: app(), "/", "/", json, 200;
-    made_whole: app(), "/", "/", json, 200;
-    dressed: app(), "/", "/", empty, 200;
-    with_extension: app(), "/", "/", empty, 200;
+    h42_qualified: app(), "/", "/", json, 200;
+    h43_mut_patterns: app(), "/", "/", json, 200;
+    h46_trait_object: DynApp::new(), "/", "/", json, 200;
+    h49_made_by_a_macro: app(), "/", "/", json, 200;
+    h49_made_of_fragments: app(), "/", "/", json, 200;
+    h50_debug_handler: app(), "/", "/", json, 200;
+    h50_debug_handler_with_state: app(), "/", "/", json, 200;
+    h51_instrument: app(), "/", "/", json, 200;
+    h52_utoipa: app(), "/", "/", json, 201;
+    h53_other_attributes: app(), "/", "/", empty, 200;
+    h55_extension_in_the_response: app(), "/", "/", empty, 200;
     configured: app(), "/", "/", json, 200;
     configured_away: app(), "/", "/", empty, 200;
     every_option: app(), "/", "/", json, 200;
@@ -171,12 +175,12 @@ shapes! {
 }
 
 shapes! {
-    generic: "generic", h::generic::<App>, app(), "/", "/", json, 200;
-    generic_where: "generic_where", h::generic_where::<App, Basket>, shared(), "/", "/", json, 200;
-    const_generic: "const_generic", h::const_generic::<64>, app(), "/", "/", text, 200;
-    associated: "Api::create", Api::create, app(), "/", "/", json, 200;
-    associated_state: "Api::of_self", Api::of_self, Arc::new(Api::new()), "/", "/", json, 200;
-    associated_body: "Api::calls_self", Api::calls_self, app(), "/", "/", json, 200;
+    h44_generic: "h44_generic", h::h44_generic::<App>, app(), "/", "/", json, 200;
+    h44_where: "h44_where", h::h44_where::<App, Basket>, shared(), "/", "/", json, 200;
+    h45_const_generic: "h45_const_generic", h::h45_const_generic::<64>, app(), "/", "/", text, 200;
+    h48_associated: "Api::create", Api::create, app(), "/", "/", json, 200;
+    h48_state_of_self: "Api::of_self", Api::of_self, Arc::new(Api::new()), "/", "/", json, 200;
+    h48_body_names_self: "Api::calls_self", Api::calls_self, app(), "/", "/", json, 200;
     associated_named: "Api::named", Api::named, app(), "/", "/", json, 200;
     associated_generic: "Shop::book", Shop::<App>::book, app(), "/", "/", json, 200;
     raw_identifiers: "move", h::r#move, app(), "/", "/", json, 200;
@@ -192,8 +196,40 @@ async fn layered() {
 
 /// A handler that is called by another one, as written: the guard is the caller's.
 #[tokio::test]
-async fn called_by_another() {
+async fn h54_called_by_another() {
     let router = Router::new().route("/", post(h::calls_direct)).route("/called", post(h::called)).with_state(app());
     once("calls_direct", router, || json("/"), 200).await;
     assert_eq!(runs("called"), 1);
+}
+
+/// What clippy says of an associated handler without the attribute, it says with it: `handlers.rs` expects both.
+#[test]
+fn an_associated_handler_has_the_lints_of_a_plain_one() {
+    let router: Router<App> = Router::new().route("/", post(Api::not_annotated)).route("/self", post(Api::calls_self));
+    drop(router);
+}
+
+/// The catalogue of shapes has 55, and the number of each begins a test's name here.
+#[test]
+fn every_shape_has_a_test() {
+    // What can't be guarded, and the case that shows the one error.
+    let refused = [
+        (35, "signature/streams.rs"),
+        (47, "signature/not_async_but_a_future.rs"),
+        (47, "signature/not_async_but_boxed.rs"),
+        (47, "signature/not_async_but_ready.rs"),
+        (48, "signature/self_receiver.rs"),
+    ];
+    let cases = concat!(env!("CARGO_MANIFEST_DIR"), "/../ui");
+    let here = concat!(env!("CARGO_MANIFEST_DIR"), "/ui");
+    for (shape, case) in refused {
+        let exists = [cases, here].iter().any(|folder| std::path::Path::new(folder).join(case).is_file());
+        assert!(exists, "H{shape}: there is no {case}");
+    }
+    let source = include_str!("main.rs");
+    for shape in 1..=55 {
+        let (row, function) = (format!("\n    h{shape:02}_"), format!("\nasync fn h{shape:02}_"));
+        let tested = source.contains(&row) || source.contains(&function);
+        assert!(tested || refused.iter().any(|(refused, _)| *refused == shape), "H{shape:02} has no test");
+    }
 }
