@@ -49,7 +49,7 @@ pub(crate) async fn compare(turns: &Turns, url: &str) {
         };
         let wanted = if disk.is_empty() { 1.0 / 1.25 } else { 1.0 / 1.5 };
         let what = format!("postgres{disk}: claim + complete, of INSERT + UPDATE");
-        turns.compare(&what, clients, wanted, ours, by_hand).await;
+        turns.compare(&what, clients, Some(wanted), ours, by_hand).await;
 
         let id = fresh();
         run_once(&*store, id).await;
@@ -74,7 +74,7 @@ pub(crate) async fn compare(turns: &Turns, url: &str) {
             })
             .await
         };
-        turns.compare(&format!("postgres{disk}: replay, of SELECT"), clients, 0.4, ours, by_hand).await;
+        turns.compare(&format!("postgres{disk}: replay, of SELECT"), clients, Some(0.4), ours, by_hand).await;
         // Neither table grows beyond what one comparison made.
         raw_sql("TRUNCATE hand, idem_record").execute(&pool).await.unwrap();
         pool.close().await;

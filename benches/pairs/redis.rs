@@ -28,7 +28,7 @@ pub(crate) async fn compare(turns: &Turns, url: &str) {
             let hand = hand.clone();
             rate(clients, lasts, move || set_twice(hand.clone())).await
         };
-        turns.compare("redis: claim + complete, of SET NX + SET", clients, 0.66, ours, by_hand).await;
+        turns.compare("redis: claim + complete, of SET NX + SET", clients, None, ours, by_hand).await;
 
         let id = fresh();
         run_once(&*store, id).await;
@@ -52,7 +52,7 @@ pub(crate) async fn compare(turns: &Turns, url: &str) {
             })
             .await
         };
-        turns.compare("redis: replay, of GET", clients, 0.66, ours, by_hand).await;
+        turns.compare("redis: replay, of GET", clients, None, ours, by_hand).await;
     }
 }
 

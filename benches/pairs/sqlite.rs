@@ -27,7 +27,9 @@ async fn compare_with(turns: &Turns, store: SqliteStore, hand: Arc<Mutex<Connect
         let connection = Arc::clone(&hand).lock_owned().await;
         tokio::task::spawn_blocking(move || two_transactions(&connection, lasts)).await.unwrap()
     };
-    turns.compare("sqlite: claim + complete, of one client's INSERT + UPDATE", clients, wanted, ours, by_hand).await;
+    turns
+        .compare("sqlite: claim + complete, of one client's INSERT + UPDATE", clients, Some(wanted), ours, by_hand)
+        .await;
 }
 
 fn two_transactions(connection: &Connection, lasts: Duration) -> f64 {

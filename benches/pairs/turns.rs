@@ -38,7 +38,7 @@ impl Turns {
         &self,
         what: &str,
         clients: usize,
-        wanted: f64,
+        wanted: Option<f64>,
         mut ours: impl AsyncFnMut(Duration) -> f64,
         mut by_hand: impl AsyncFnMut(Duration) -> f64,
     ) {
@@ -64,8 +64,9 @@ impl Turns {
         for values in rates.iter_mut().chain([&mut ratios]) {
             values.sort_by(f64::total_cmp);
         }
+        let wanted = wanted.map_or_else(|| "–".into(), |wanted| format!("{wanted:.2}"));
         println!(
-            "| {what} | {clients} | {:.0} | {:.0} | {:.2} ({:.2}–{:.2}) | {wanted:.2} |",
+            "| {what} | {clients} | {:.0} | {:.0} | {:.2} ({:.2}–{:.2}) | {wanted} |",
             rates[0][ROUNDS / 2],
             rates[1][ROUNDS / 2],
             ratios[ROUNDS / 2],

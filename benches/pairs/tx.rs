@@ -103,7 +103,7 @@ pub(crate) async fn compare(turns: &Turns, url: &str) {
             }
         };
         let what = format!("postgres{disk}: handler in its transaction, of the same by hand");
-        turns.compare(&what, clients, 0.9, asked("/guarded"), asked("/hand")).await;
+        turns.compare(&what, clients, Some(0.9), asked("/guarded"), asked("/hand")).await;
         raw_sql("TRUNCATE payments, keys, idem_record").execute(&pool).await.unwrap();
     }
 }
