@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::{
     duration,
+    policy::Policy,
     rules::{self, Broken},
 };
 
@@ -55,8 +56,7 @@ impl From<u64> for Size {
     }
 }
 
-/// `policy.rs` is built in other crates too, without the rules.
-const _: () = assert!(crate::policy::Policy::DEFAULT.lease_ms == rules::LEASE_MS);
+const _: () = assert!(Policy::DEFAULT.lease_ms == rules::LEASE_MS, "the rules speak of the default lease");
 
 /// What is wrong between the options, in the attribute's words.
 pub(crate) fn conflicts(ttl: u64, lease: u64, wait: u64, retry_window: Option<u64>) -> Vec<String> {
