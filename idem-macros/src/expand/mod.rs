@@ -333,9 +333,9 @@ impl<'a> Printer<'a> {
         let at = located(start);
         let (run, send) = (self.runtime("run", at), self.runtime("send", at));
         let policy = self.policy(at);
-        let mut sent = Group::new(Delimiter::Parenthesis, self.call());
-        sent.set_span(located(end));
-        quote_spanned!(at=> #run(#send #sent, #head, #policy))
+        let mut awaited = Group::new(Delimiter::Parenthesis, self.call());
+        awaited.set_span(located(end));
+        quote_spanned!(at=> #run(#send #awaited, #head, #policy))
     }
 
     /// `{ create }(…)`: clippy takes a function that is used as a value for one that has to be `async`.
