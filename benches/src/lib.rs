@@ -122,6 +122,7 @@ pub fn fresh_key() -> String {
 #[cfg(not(test))]
 pub fn fingerprint_of(content_type: &str, body: &[u8]) -> [u8; 45] {
     *fingerprint::Fingerprint::of(&fingerprint::Parts {
+        method: "POST",
         path: "/payments",
         query: None,
         credentials: &[],

@@ -242,6 +242,7 @@ impl OnceRun {
             id: RecordId::derive(self.idempotency.namespace(), &self.operation, None, key),
             token: engine::token().map_err(OnceError::Store)?,
             fingerprint: Fingerprint::of(&Parts {
+                method: "",
                 path: "",
                 query: None,
                 credentials: &[],

@@ -26,7 +26,7 @@ fn read(value: &[u8]) -> Option<Result<Vec<u8>, ()>> {
 fuzz_target!(|value: &[u8]| {
     let Some(ours) = read(value) else { return };
     match reference(value) {
-        Some(string) if (1..=255).contains(&string.len()) => assert_eq!(ours, Ok(string.into_bytes())),
+        Some(string) if string.len() <= 255 && !string.trim().is_empty() => assert_eq!(ours, Ok(string.into_bytes())),
         Some(_) => assert_eq!(ours, Err(())),
         // The contents of a byte sequence are nobody's business here.
         None if value.trim_ascii().starts_with(b"\"") && !value.contains(&b':') => assert_eq!(ours, Err(())),

@@ -23,5 +23,5 @@ pub fn all_modes(content_type: &str, body: &[u8]) {
 
 fn with(content_type: &str, body: &[u8], mode: BodyFingerprint) -> Fingerprint {
     let content_type = Some(content_type.as_bytes());
-    Fingerprint::of(&Parts { path: "/", query: None, credentials: &[], content_type, body, mode })
+    Fingerprint::of(&Parts { method: "POST", path: "/", query: None, credentials: &[], content_type, body, mode })
 }

@@ -15,8 +15,9 @@
 //!
 //! A length is 8 bytes, little endian; *framed* means length, then bytes.
 //!
-//! * *target*: SHA-256 over the framed path and the query's pairs, written as a form body's.
-//! * *credentials*: SHA-256 over each framed name and framed value in the order given; zeros where there are none.
+//! * *target*: SHA-256 over the framed method, the framed path and the pairs of a query that isn't empty, written as a form body's.
+//! * *credentials*: SHA-256 over each framed name and framed value in the order given, the values of several `cookie` lines joined by
+//!   `; ` (RFC 9113 section 8.2.3 splits them); zeros where there are none.
 //! * *media type*: SHA-256 over the normalised `Content-Type`; zeros where there is none, or where the body doesn't count.
 //! * mode and *body*, which comes last and so needs no frame:
 //!   `0` nothing; `1` the bytes; `2` canonical JSON; `3` canonical JSON without what the pointers of a selection point at;
@@ -60,6 +61,7 @@ const VERSION: u8 = 1;
 /// What was asked, in the parts a retry must repeat.
 #[derive(Clone, Copy)]
 pub(crate) struct Parts<'a> {
+    pub(crate) method: &'a str,
     /// The original path, undecoded.
     pub(crate) path: &'a str,
     pub(crate) query: Option<&'a str>,
@@ -73,7 +75,7 @@ pub(crate) struct Parts<'a> {
 /// The first part in which two requests differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Difference {
-    /// The path or the query.
+    /// The method, the path or the query.
     Target,
     /// The caller's credentials.
     Credentials,
@@ -111,7 +113,7 @@ impl Fingerprint {
             _ => parts.content_type.map(MediaType::read),
         };
         let credentials = credentials(parts.credentials);
-        let (target, mut digest) = target::begin(parts.path, parts.query, &credentials);
+        let (target, mut digest) = target::begin(parts.method, parts.path, parts.query, &credentials);
         let media_type = media.as_ref().map_or([0; 32], MediaType::digest);
 
         digest.put(&media_type);
@@ -152,9 +154,16 @@ fn credentials(headers: &[(&str, &[u8])]) -> [u8; 32] {
         return [0; 32];
     }
     let mut digest = Sha256::new();
-    for (name, value) in headers {
-        digest.framed(name.as_bytes());
-        digest.framed(value);
+    for same_name in headers.chunk_by(|(a, _), (b, _)| *a == "cookie" && a == b) {
+        if let [(name, first), rest @ ..] = same_name {
+            digest.framed(name.as_bytes());
+            if rest.is_empty() {
+                digest.framed(first);
+            } else {
+                let values: Vec<_> = same_name.iter().map(|(_, value)| *value).collect();
+                digest.framed(&values.join(&b"; "[..]));
+            }
+        }
     }
     digest.finalize().into()
 }

@@ -11,6 +11,7 @@ const LONGEST: usize = 256;
 
 /// A path without a query, and what follows from it alone.
 struct Known {
+    method: String,
     path: String,
     digest: [u8; 32],
     /// Has taken `digest` and no credentials.
@@ -23,17 +24,19 @@ thread_local! {
 }
 
 /// The target's digest, and a hash that has taken it and then `credentials`.
-pub(super) fn begin(path: &str, query: Option<&str>, credentials: &[u8; 32]) -> ([u8; 32], Sha256) {
-    if query.is_some() || path.len() > LONGEST {
-        let digest = digest(path, query);
+pub(super) fn begin(method: &str, path: &str, query: Option<&str>, credentials: &[u8; 32]) -> ([u8; 32], Sha256) {
+    let query = query.filter(|query| !query.is_empty());
+    if query.is_some() || path.len() > LONGEST || method.len() > LONGEST {
+        let digest = digest(method, path, query);
         return (digest, begun(&digest, credentials));
     }
     LATEST.with_borrow_mut(|latest| {
         let known = match latest {
-            Some(known) if known.path == path => known,
+            Some(known) if known.path == path && known.method == method => known,
             other => {
-                let digest = digest(path, None);
-                other.insert(Known { path: path.to_owned(), digest, begun: begun(&digest, &[0; 32]) })
+                let digest = digest(method, path, None);
+                let (method, path) = (method.to_owned(), path.to_owned());
+                other.insert(Known { method, path, digest, begun: begun(&digest, &[0; 32]) })
             }
         };
         let begun = if *credentials == [0; 32] { known.begun.clone() } else { begun(&known.digest, credentials) };
@@ -41,8 +44,9 @@ pub(super) fn begin(path: &str, query: Option<&str>, credentials: &[u8; 32]) -> 
     })
 }
 
-fn digest(path: &str, query: Option<&str>) -> [u8; 32] {
+fn digest(method: &str, path: &str, query: Option<&str>) -> [u8; 32] {
     let mut digest = Sha256::new();
+    digest.framed(method.as_bytes());
     digest.framed(path.as_bytes());
     if let Some(query) = query {
         form::write(query.as_bytes(), &mut digest);
@@ -65,11 +69,13 @@ mod tests {
     fn what_is_remembered_is_what_is_computed() {
         let credentials = [[0; 32], [7; 32]];
         let long = "/".repeat(LONGEST + 1);
-        for path in ["/a", "/a", "/b", "/a", "", &long] {
+        for (method, path) in
+            [("POST", "/a"), ("POST", "/a"), ("PUT", "/a"), ("POST", "/b"), ("POST", "/a"), ("", ""), ("POST", &long)]
+        {
             for (query, credentials) in [(None, credentials[0]), (Some("x=1"), credentials[0]), (None, credentials[1])]
             {
-                let (target, hash) = begin(path, query, &credentials);
-                assert_eq!(target, digest(path, query));
+                let (target, hash) = begin(method, path, query, &credentials);
+                assert_eq!(target, digest(method, path, query));
                 assert_eq!(hash.finalize(), begun(&target, &credentials).finalize());
             }
         }

@@ -13,7 +13,8 @@ use http::{
 };
 
 use super::{
-    attempt, body, handover,
+    attempt, body,
+    handover::{self, Offer},
     key::{self, Key},
     problem::{KeyInvalid, KeyMissing, Problem},
     provide::{Provides, Via, ViaLayer},
@@ -26,7 +27,6 @@ use crate::{
 };
 
 /// What is kept of the request beside the handler's own arguments.
-#[derive(Debug)]
 pub enum Head {
     /// There is nothing to record.
     Free(Free),
@@ -52,8 +52,18 @@ pub(super) enum Why {
     NoKey(Method, Option<MatchedPath>),
 }
 
+impl fmt::Debug for Head {
+    /// Shows nothing of what the request holds.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Free(_) => "Free",
+            Self::Guarded(_) => "Guarded",
+        })
+    }
+}
+
 /// A request that is guarded.
-#[derive(Debug)]
+#[expect(missing_debug_implementations, reason = "it holds the request's credentials and body")]
 pub struct Guarded {
     pub(super) method: Method,
     /// As the client sent it; nesting strips the request's own.
@@ -66,6 +76,8 @@ pub struct Guarded {
     pub(super) idempotency: Idempotency,
     /// Where somebody asks for it.
     pub(super) attempt: Option<Arc<AttemptCell>>,
+    /// The claim of a layer above, which stands until this request makes its own.
+    pub(super) offer: Option<Offer>,
     /// What the `scope` expression gave.
     pub(super) scope: Option<Value>,
     /// What the `key` expression gave.
@@ -92,7 +104,6 @@ impl Head {
 pub(crate) type Value = Option<Vec<u8>>;
 
 /// What the request's head says of the key.
-#[derive(Debug)]
 pub(super) enum KeySource {
     /// It was read from `Idempotency-Key`.
     Read(Key),
@@ -137,15 +148,26 @@ impl<E, O> NeedsIdempotency<E, O> {
         let attempt = attempt::cell_for::<E>(request.extensions_mut());
         let head = capture(&request, idempotency, mode, attempt);
         async move {
-            if let Some(offer) = offer {
-                Box::pin(offer.take_up()).await;
+            let taken = async {
+                let mut head = head?;
+                if let Head::Guarded(head) = &mut head {
+                    head.body = body::read(&mut request).await?;
+                }
+                let last = E::from_request(request, state).await.map_err(IntoResponse::into_response)?;
+                Ok(Self { head, last, mode: PhantomData })
+            };
+            match (taken.await, offer) {
+                (Ok(Self { head: Head::Guarded(mut head), last, mode }), offer @ Some(_)) => {
+                    head.offer = offer;
+                    Ok(Self { head: Head::Guarded(head), last, mode })
+                }
+                // A refusal is not the layer's to keep.
+                (Err(refusal), Some(offer)) => {
+                    Box::pin(offer.take_up()).await;
+                    Err(refusal)
+                }
+                (taken, _) => taken,
             }
-            let mut head = head?;
-            if let Head::Guarded(head) = &mut head {
-                head.body = body::read(&mut request).await?;
-            }
-            let last = E::from_request(request, state).await.map_err(IntoResponse::into_response)?;
-            Ok(Self { head, last, mode: PhantomData })
         }
     }
 }
@@ -295,6 +317,7 @@ fn capture(
         body: Bytes::new(),
         idempotency,
         attempt,
+        offer: None,
         scope: None,
         given: None,
     })))

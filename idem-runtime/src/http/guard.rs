@@ -61,10 +61,19 @@ impl Work for Handler {
 pub(crate) fn guard(policy: Policy, head: Head, handler: Answering) -> Answering {
     match head {
         Head::Free(head) => unguarded(policy, head, handler),
-        Head::Guarded(head) => match prepare(policy, head, handler) {
-            Ok(job) => Box::pin(pass(job)),
-            Err(answering) => answering,
-        },
+        Head::Guarded(mut head) => {
+            let offer = head.offer.take();
+            match prepare(policy, head, handler) {
+                Ok(job) => match offer {
+                    None => Box::pin(pass(job)),
+                    Some(offer) => Box::pin(async move {
+                        offer.take_up().await;
+                        pass(job).await
+                    }),
+                },
+                Err(answering) => answering,
+            }
+        }
     }
 }
 
@@ -154,9 +163,9 @@ async fn pass(job: Box<Job<Handler>>) -> Response {
         Verdict::Unknown => OutcomeUnknown {}.into(),
         Verdict::LeaseLost => LeaseLost { lease }.into(),
         Verdict::NotCommitted(error) => return not_committed(&error, handler, &idempotency),
-        // Without the store there is no transaction to run in either.
+        // Without the store there is no transaction to run in either. One that has waited knows of another run.
         Verdict::Unavailable(StoreError::Fault(_), job)
-            if job.work.policy.outage == Outage::Run && !job.is_transaction() =>
+            if job.work.policy.outage == Outage::Run && !job.is_transaction() && !job.claim.waiting =>
         {
             telemetry::outcome(Outcome::Unprotected, &job.operation, Some(&job.claim.id));
             return job.work.future.await;
@@ -293,6 +302,7 @@ fn fingerprint(policy: &Policy, head: &Guarded, scoped: bool) -> Fingerprint {
         head.credentials.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect()
     };
     Fingerprint::of(&Parts {
+        method: head.method.as_str(),
         path: head.uri.path(),
         query: head.uri.query(),
         credentials: &credentials,

@@ -55,7 +55,7 @@ impl InvalidKey {
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::Repeated => "the header was sent more than once",
-            Self::Empty => "the key is empty",
+            Self::Empty => "the key is empty or blank",
             Self::TooLong => "the key is longer than 255 bytes",
             Self::NotAscii => "the key has a control or non-ASCII character; send printable ASCII",
             Self::Malformed => {
@@ -93,7 +93,7 @@ fn parse(header: &HeaderValue) -> Result<Key, InvalidKey> {
         bare => bare.to_vec(),
     };
     match key.len() {
-        0 => Err(InvalidKey::Empty),
+        _ if key.iter().all(|&byte| byte == b' ') => Err(InvalidKey::Empty),
         1..=LONGEST => Ok(Key(Spelling::Read(key.into()))),
         _ => Err(InvalidKey::TooLong),
     }
@@ -352,7 +352,7 @@ mod tests {
     fn agrees(value: &[u8]) {
         let ours = parse(value);
         match reference(value) {
-            Some(string) if string.is_empty() => assert_eq!(ours, Err(InvalidKey::Empty)),
+            Some(string) if string.bytes().all(|byte| byte == b' ') => assert_eq!(ours, Err(InvalidKey::Empty)),
             Some(string) if string.len() > LONGEST => assert_eq!(ours, Err(InvalidKey::TooLong)),
             Some(string) => assert_eq!(ours, Ok(string)),
             // The contents of a byte sequence are nobody's business here.

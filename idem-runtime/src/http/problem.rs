@@ -123,7 +123,7 @@ problems! {
         |problem, f| {
             f.write_str("This key was used before with another request: ")?;
             f.write_str(match problem.difference {
-                Difference::Target => "the path or query differs",
+                Difference::Target => "the method, path or query differs",
                 Difference::Credentials => {
                     "the credentials differ (to the operator: the `scope` option lets callers renew their credentials and keeps them apart)"
                 }

@@ -52,6 +52,11 @@ async fn free(State(ledger): State<Ledger>, attempt: Attempt) -> String {
     format!("{} {:?}", ledger.number(), attempt.epoch())
 }
 
+#[idempotent(ttl = "24h", optional, header = "X-Request-Id")]
+async fn other_key(State(ledger): State<Ledger>) -> String {
+    ledger.number().to_string()
+}
+
 async fn plain(State(ledger): State<Ledger>, _: Bytes) -> impl IntoResponse {
     ledger.begin().end()
 }
@@ -62,6 +67,7 @@ fn router(app: App) -> Router {
     Router::new()
         .route("/annotated", post(annotated))
         .route("/free", any(free))
+        .route("/other-key", any(other_key))
         .route("/plain", any(plain))
         .layer(layer)
         .with_state(app)
@@ -128,6 +134,21 @@ async fn extractors_of_an_annotated_handler_below_run_on_replays() {
     assert_eq!(test.send("/annotated").await.status, 201);
     let stranger = Answer::to(test.server.post("/annotated", "k1").header("x-stranger", "1")).await;
     assert_eq!((stranger.status, stranger.is_replay()), (404, false));
+}
+
+/// A handler below that has no key of its own doesn't guard, so the layer goes on guarding.
+#[tokio::test]
+async fn a_keyless_handler_below_stays_guarded() {
+    let test = start().await;
+    let send = async |own: Option<&str>| {
+        let request = test.server.post("/other-key", "k1");
+        let answer =
+            Answer::to(own.into_iter().fold(request, |request, own| request.header("x-request-id", own))).await;
+        (answer.text(), answer.is_replay())
+    };
+    assert_eq!(send(None).await, ("1".to_owned(), false));
+    assert_eq!(send(None).await, ("1".to_owned(), true));
+    assert_eq!(test.ledger.runs(), 1);
 }
 
 /// The names that a handler sees are those of its own attempt.

@@ -58,6 +58,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/slow", slows(day("900ms")))
         .route("/slow-hold", slows(day("900ms").unknown(Unknown::Hold)))
         .route("/awaited", slows(day("30s").wait("20s")))
+        .route("/awaited-run", slows(day("30s").wait("20s").outage(Outage::Run)))
         .route("/named", pays(day("30s").operation("named")))
         .route("/at-once", post(at_once).layer(layer(day("2s"))))
         .route("/holding", post(at_once).layer(layer(day("2s").unknown(Unknown::Hold))))

@@ -175,6 +175,24 @@ async fn an_outage_runs_unprotected_where_that_was_asked_for() {
     test.check(3, &["unprotected", "unprotected", "executed", "replayed"]);
 }
 
+/// `outage = run` is no licence for one that knows of another run.
+#[tokio::test]
+async fn a_duplicate_that_has_waited_does_not_run_in_an_outage() {
+    let test = start().await;
+    let first = test.begin("/awaited-run");
+    test.ledger.begun(1).await;
+    let claims = test.store.calls(Verb::Claim);
+    let second = test.begin("/awaited-run");
+    // It has seen that somebody runs, and looks again.
+    test.answered(Verb::Claim, claims + 1).await;
+    test.store.outage();
+    refused(&second.await.unwrap(), 503, UNAVAILABLE, Some("1"));
+    test.store.heal();
+    test.ledger.open();
+    assert_eq!(first.await.unwrap().status, 201);
+    test.check(1, &["store_error", "executed"]);
+}
+
 /// `outage = run` when the claim was made unheard: the key is free again for the next.
 #[tokio::test]
 async fn an_unprotected_run_leaves_no_claim() {

@@ -40,7 +40,7 @@ async fn an_event_names_its_record() {
     assert_eq!(test.send("/pay").await.status, 201);
     let events = test.seen.events();
     let named: Vec<_> = events.iter().filter_map(|event| event.get("record")).collect();
-    assert_eq!(named, [&test.idempotency.record_name("POST /pay", Idempotency::NO_SCOPE, "k1")]);
+    assert_eq!(named, [&test.idempotency.record_name(&format!("{DOOR}POST /pay"), Idempotency::NO_SCOPE, "k1")]);
 }
 
 /// The numbers that go with them: handler and store times, failures, and running attempts.

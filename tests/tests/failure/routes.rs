@@ -50,6 +50,11 @@ async fn awaited(State(ledger): State<Ledger>, attempt: Attempt) -> impl IntoRes
     held_up(ledger, attempt).await
 }
 
+#[idempotent(ttl = "24h", lease = "30s", wait = "20s", outage = run)]
+async fn awaited_run(State(ledger): State<Ledger>, attempt: Attempt) -> impl IntoResponse {
+    held_up(ledger, attempt).await
+}
+
 #[idempotent(ttl = "24h", operation = "named")]
 async fn fallback(State(ledger): State<Ledger>) -> impl IntoResponse {
     ledger.begin().end()
@@ -94,6 +99,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/slow", post(slow))
         .route("/slow-hold", post(slow_hold))
         .route("/awaited", post(awaited))
+        .route("/awaited-run", post(awaited_run))
         .route("/named", post(fallback))
         .route("/at-once", post(at_once))
         .route("/holding", post(holding))

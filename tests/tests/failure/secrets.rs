@@ -84,3 +84,22 @@ async fn no_file_holds_them() {
     }
     assert!(read > 4096, "the records are in there");
 }
+
+/// What a handler may print by mistake.
+#[tokio::test]
+async fn the_wrappers_argument_shows_nothing() {
+    type Captured = idem_runtime::__private::NeedsIdempotency<String>;
+    async fn show(captured: Captured) -> String {
+        format!("{captured:?}")
+    }
+    let router = axum::Router::new().route("/show", axum::routing::post(show));
+    let state = idem_runtime::Idempotency::new(idem_runtime::store::MemoryStore::new());
+    let server = idem_tests::server::Server::start(router.with_state(state)).await;
+    let request = server.post("/show", SECRET).header("authorization", SECRET).header("cookie", SECRET).body(SECRET);
+    let shown = Answer::to(request).await;
+    assert!(
+        shown.status == 200 && shown.text().contains("Guarded") && !shown.text().contains(SECRET),
+        "{}",
+        shown.text()
+    );
+}

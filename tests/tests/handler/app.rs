@@ -307,7 +307,7 @@ async fn layered(_: Extension<Ledger>) -> StatusCode {
 }
 
 pub(crate) fn router(app: App) -> Router {
-    let nested = Router::new().route("/orders/{id}", post(named));
+    let nested = Router::new().route("/orders/{id}", post(named).delete(named));
     Router::new()
         .route("/orders", post(create).get(list))
         .route("/other", post(create))

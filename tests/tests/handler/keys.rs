@@ -111,6 +111,11 @@ async fn a_key_belongs_to_its_operation() {
     let moved = Answer::to(test.server.post("/v2/orders/7", "k2")).await;
     assert_eq!(moved.problem(), "idempotency_key_reused");
     assert!(moved.text().contains("path or query"), "{}", moved.text());
+    // A shared name is shared by methods too, and what was asked by one is no answer to another.
+    let deleted = reqwest::Client::new().delete(test.server.url("/v1/orders/7")).header("idempotency-key", "k2");
+    let deleted = Answer::to(deleted).await;
+    assert_eq!(deleted.problem(), "idempotency_key_reused");
+    assert!(deleted.text().contains("method"), "{}", deleted.text());
 }
 
 /// R13, T12: reading is no operation.
