@@ -230,8 +230,14 @@ impl Idempotency {
         if !key.append(&mut bytes) || bytes.is_empty() {
             return Err(StoreError::fault("the key is empty"));
         }
-        let id = RecordId::derive(self.namespace(), &crate::once::operation(operation), None, &bytes);
+        let id = RecordId::derive(self.namespace(), &Self::topic(operation), None, &bytes);
         store.once_in(connection, &id, &crate::engine::token()?, ttl).await
+    }
+
+    /// The operation of a message's record, which is no handler's.
+    #[cfg(any(feature = "once", feature = "postgres"))]
+    pub(crate) fn topic(name: &str) -> String {
+        format!("once {name}")
     }
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {

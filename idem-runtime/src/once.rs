@@ -55,7 +55,7 @@ impl Idempotency {
         let key = id.append(&mut key).then_some(key).filter(|key| !key.is_empty());
         OnceRun {
             idempotency: self.clone(),
-            operation: operation(&topic.into()).into(),
+            operation: Self::topic(&topic.into()).into(),
             key,
             ttl: Time::from(Duration::from_hours(24)),
             lease: Time::from(Duration::from_millis(Policy::DEFAULT.lease_ms)),
@@ -63,11 +63,6 @@ impl Idempotency {
             unknown: Unknown::Retry,
         }
     }
-}
-
-/// The name of a topic's records, which are no handler's.
-pub(crate) fn operation(topic: &str) -> String {
-    format!("once {topic}")
 }
 
 /// How a message ended.
