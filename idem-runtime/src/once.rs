@@ -42,7 +42,7 @@ impl Idempotency {
     ///     let once = idempotency.once("orders.created", delivery).ttl("7d");
     ///     match once.run(async || Ok::<_, std::io::Error>("shipped".to_owned())).await? {
     ///         Once::First(_) | Once::Replayed(_) => {}        // acknowledge
-    ///         Once::InProgress { retry_after: _ } => todo!(), // put it back: another consumer is at it
+    ///         Once::InProgress { retry_after: _ } => break,   // put it back: another consumer is at it
     ///     }
     /// }
     /// # Ok(()) }

@@ -90,10 +90,11 @@ impl Idempotency {
     /// # Annotated handlers below
     ///
     /// They guard themselves: the layer lets go of its claim before such a handler makes its own, and keeps nothing of
-    /// its answer, so that there is one record, by the handler's policy. Until then (while the extractors before the last
-    /// one run) the layer's claim stands: a request without the layer's key is refused, a duplicate waits for a second at
-    /// least, and what these extractors refuse is kept by the layer's policy. Middleware and handlers that stand **between** the
-    /// layer and such a handler run on every request, as its extractors do: what they do must bear that. It costs a claim and a release more on each
+    /// its answer, so that there is one record, by the handler's policy. One that doesn't guard a request, since it is `optional`
+    /// and has no key, is guarded by the layer. Until the handler claims (while its extractors run) the layer's claim stands: a
+    /// request without the layer's key is refused, a duplicate waits for a second at least, and what the extractors before the
+    /// last one refuse is kept by the layer's policy. Middleware and handlers that stand **between** the layer and such a handler
+    /// run on every request, as its extractors do: what they do must bear that. It costs a claim and a release more on each
     /// request, replays included, so let a router that has only annotated handlers do without the layer.
     ///
     /// The layer's operations begin with `layer `, in events and for [`forget`](Self::forget): `"layer POST /orders"`.
