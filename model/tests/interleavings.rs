@@ -1,16 +1,27 @@
 //! Threads that meet in a store and among the waiters, in random and in adversarial order.
 
 use idem_model::interleave::{self, Asks};
+use shuttle::{
+    Config, Runner,
+    scheduler::{PctScheduler, RandomScheduler, Scheduler},
+};
 
 fn meet(meeting: fn()) {
     meet_often(meeting, 600);
 }
 
 fn meet_often(meeting: fn(), times: usize) {
-    shuttle::check_random(meeting, times);
+    check(meeting, RandomScheduler::new(times));
     for depth in 1..=3 {
-        shuttle::check_pct(meeting, times / 2, depth);
+        check(meeting, PctScheduler::new(depth, times / 2));
     }
+}
+
+fn check(meeting: fn(), scheduler: impl Scheduler + 'static) {
+    let mut config = Config::new();
+    // Unoptimised code moves a store whole over the stack.
+    config.stack_size = 1 << 18;
+    Runner::new(scheduler, config).run(meeting);
 }
 
 mod memory {

@@ -1,5 +1,6 @@
 //! Records in this process's memory.
 
+mod expiries;
 mod shard;
 mod sweep;
 #[cfg(test)]

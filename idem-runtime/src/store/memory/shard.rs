@@ -2,11 +2,12 @@
 
 use std::{
     borrow::Borrow,
-    collections::{BTreeSet, HashSet},
+    collections::HashSet,
     hash::{BuildHasherDefault, Hash, Hasher},
     sync::Arc,
 };
 
+use super::expiries::{Expiries, IndexKey};
 use crate::protocol::{Micros, RecordId, Slot, State};
 
 /// What a record costs beside its outcome: entry, set slot and index, with the allocator's share.
@@ -30,15 +31,12 @@ impl Entry {
     }
 }
 
-/// Expiry in milliseconds, then the id's hash: a third of the size of an id, and as good as one for finding the record.
-type IndexKey = (u64, u64);
-
 /// The records whose ids fall to one lock.
 #[derive(Default)]
 pub(super) struct Shard {
     held: HashSet<Held, BuildHasherDefault<IdHasher>>,
-    running: BTreeSet<IndexKey>,
-    settled: BTreeSet<IndexKey>,
+    running: Expiries,
+    settled: Expiries,
     newest: u64,
 }
 
@@ -77,7 +75,7 @@ impl Shard {
         self.held.insert(Held { hash: IdHash(key.1), entry });
     }
 
-    fn index(&mut self, state: State) -> &mut BTreeSet<IndexKey> {
+    fn index(&mut self, state: State) -> &mut Expiries {
         match state {
             // A held record is kept like a claim: without it the handler would run again.
             State::InProgress | State::Unknown => &mut self.running,
@@ -88,13 +86,13 @@ impl Shard {
     /// When the first record that may go is gone by itself: a settled one, or any that has expired.
     pub(super) fn first_evictable(&self, now: Micros) -> Option<u64> {
         let expired = self.running.first().filter(|(expires, _)| *expires <= now.millis());
-        expired.into_iter().chain(self.settled.first()).map(|(expires, _)| *expires).min()
+        expired.into_iter().chain(self.settled.first()).map(|(expires, _)| expires).min()
     }
 
     /// Takes out a record that [`first_evictable`](Self::first_evictable) spoke of.
     pub(super) fn evict(&mut self, now: Micros) -> Option<Box<Entry>> {
         self.take_expired(now).or_else(|| {
-            let key = *self.settled.first()?;
+            let key = self.settled.first()?;
             self.take_indexed(key, |slot| slot.state != State::InProgress && slot.expires == key.0)
         })
     }
@@ -104,7 +102,7 @@ impl Shard {
     }
 
     fn first(&self) -> Option<IndexKey> {
-        self.running.first().into_iter().chain(self.settled.first()).min().copied()
+        self.running.first().into_iter().chain(self.settled.first()).min()
     }
 
     /// Takes out one expired record.
@@ -134,7 +132,7 @@ impl Shard {
 
     #[cfg(test)]
     pub(super) fn slots(&self) -> usize {
-        self.held.capacity()
+        self.held.capacity() + self.running.slots() + self.settled.slots()
     }
 
     /// Gives back the room of records that are gone.
@@ -142,6 +140,8 @@ impl Shard {
         if self.held.len() < self.held.capacity() / 4 {
             self.held.shrink_to(self.held.len() * 2);
         }
+        self.running.shrink();
+        self.settled.shrink();
     }
 }
 
