@@ -90,11 +90,11 @@ fn cached_replay() -> Door {
 }
 
 #[library_benchmark]
-#[bench::bare(args = (), setup = bare, config = at_most(17_100, 29))]
-#[bench::keyless(args = (), setup = keyless, config = at_most(18_800, 30))]
-#[bench::first(args = (), setup = first, config = at_most(51_000, 46))]
-#[bench::replay(args = (), setup = replay, config = at_most(41_600, 39))]
-#[bench::cached_replay(args = (), setup = cached_replay, config = at_most(41_200, 38))]
+#[bench::bare(args = (), setup = bare, config = at_most(16_300, 29))]
+#[bench::keyless(args = (), setup = keyless, config = at_most(18_250, 30))]
+#[bench::first(args = (), setup = first, config = at_most(50_400, 46))]
+#[bench::replay(args = (), setup = replay, config = at_most(40_200, 39))]
+#[bench::cached_replay(args = (), setup = cached_replay, config = at_most(40_150, 38))]
 fn request_to(door: Door) -> (Runtime, Router, Response) {
     black_box(door.pass())
 }
@@ -107,8 +107,8 @@ fn headers(key: &str) -> HeaderMap {
 }
 
 #[library_benchmark]
-#[bench::bare(args = ("8e03978e-40d5-43e8-bc93-6894a57f9324"), setup = headers, config = at_most(1_600, 0))]
-#[bench::quoted(args = ("\"8e03978e-40d5-43e8-bc93-6894a57f9324\""), setup = headers, config = at_most(3_300, 5))]
+#[bench::bare(args = ("8e03978e-40d5-43e8-bc93-6894a57f9324"), setup = headers, config = at_most(1_520, 0))]
+#[bench::quoted(args = ("\"8e03978e-40d5-43e8-bc93-6894a57f9324\""), setup = headers, config = at_most(3_160, 5))]
 fn key(headers: HeaderMap) -> usize {
     black_box(key_length(black_box(&headers)))
 }
@@ -120,13 +120,13 @@ fn body(kind: usize, bytes: usize) -> (&'static str, Vec<u8>) {
 }
 
 #[library_benchmark]
-#[bench::json_200(args = (0, 200), setup = body, config = at_most(27_400, 2))]
-#[bench::json_64k(args = (0, 65_536), setup = body, config = at_most(4_630_000, 2))]
-#[bench::reversed_64k(args = (1, 65_536), setup = body, config = at_most(5_060_000, 3))]
-#[bench::indented_64k(args = (2, 65_536), setup = body, config = at_most(5_300_000, 3))]
-#[bench::form_64k(args = (3, 65_536), setup = body, config = at_most(9_570_000, 14))]
-#[bench::multipart_64k(args = (4, 65_536), setup = body, config = at_most(3_580_000, 7))]
-#[bench::raw_64k(args = (5, 65_536), setup = body, config = at_most(3_540_000, 0))]
+#[bench::json_200(args = (0, 200), setup = body, config = at_most(27_150, 2))]
+#[bench::json_64k(args = (0, 65_536), setup = body, config = at_most(4_590_000, 2))]
+#[bench::reversed_64k(args = (1, 65_536), setup = body, config = at_most(5_020_000, 3))]
+#[bench::indented_64k(args = (2, 65_536), setup = body, config = at_most(5_230_000, 3))]
+#[bench::form_64k(args = (3, 65_536), setup = body, config = at_most(9_480_000, 14))]
+#[bench::multipart_64k(args = (4, 65_536), setup = body, config = at_most(3_540_000, 7))]
+#[bench::raw_64k(args = (5, 65_536), setup = body, config = at_most(3_490_000, 0))]
 fn fingerprint((content_type, body): (&'static str, Vec<u8>)) -> [u8; 45] {
     black_box(fingerprint_of(content_type, black_box(&body)))
 }
