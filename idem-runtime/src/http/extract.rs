@@ -156,17 +156,20 @@ impl<E, O> NeedsIdempotency<E, O> {
                 let last = E::from_request(request, state).await.map_err(IntoResponse::into_response)?;
                 Ok(Self { head, last, mode: PhantomData })
             };
-            match (taken.await, offer) {
-                (Ok(Self { head: Head::Guarded(mut head), last, mode }), offer @ Some(_)) => {
-                    head.offer = offer;
-                    Ok(Self { head: Head::Guarded(head), last, mode })
+            match taken.await {
+                Ok(mut taken) => {
+                    if let Head::Guarded(head) = &mut taken.head {
+                        head.offer = offer;
+                    }
+                    Ok(taken)
                 }
-                // A refusal is not the layer's to keep.
-                (Err(refusal), Some(offer)) => {
-                    Box::pin(offer.take_up()).await;
+                Err(refusal) => {
+                    // A refusal is not the layer's to keep.
+                    if let Some(offer) = offer {
+                        Box::pin(offer.take_up()).await;
+                    }
                     Err(refusal)
                 }
-                (taken, _) => taken,
             }
         }
     }
