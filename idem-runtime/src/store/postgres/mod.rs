@@ -20,7 +20,10 @@ use sqlx::{
     postgres::{PgConnectOptions, PgPoolOptions},
     raw_sql,
 };
-use tokio::{task::JoinHandle, time::Instant};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
 
 use self::{
     call::{Caller, Reply, Trouble},
@@ -209,6 +212,8 @@ fn ms(duration: Duration) -> i64 {
     i64::try_from(millis(duration)).map_or(MOST, |ms| ms.min(MOST))
 }
 
+/// More at once would keep a claim waiting for a processor.
+const PURGE_ROWS: u32 = 250;
 const MOST: i64 = 1_000_000_000_000_000;
 
 fn int(value: u64) -> i64 {
@@ -335,7 +340,8 @@ impl Store for PostgresStore {
 
     async fn purge(&self, limits: PurgeLimits) -> Result<Purged, StoreError> {
         let started = Instant::now();
-        let args = [Arg::Int(i64::from(limits.rows.max(1))), Arg::Int(int(limits.bytes.max(1)))];
+        let rows = limits.rows.clamp(1, PURGE_ROWS);
+        let args = [Arg::Int(i64::from(rows)), Arg::Int(int(limits.bytes.max(1)))];
         let read = |reply: &Reply| {
             let removed = reply.get::<i64>(0)?.and_then(|removed| u64::try_from(removed).ok());
             Ok((removed.ok_or(Trouble::ForeignReply)?, reply.get::<bool>(1)?.ok_or(Trouble::ForeignReply)?))
@@ -344,6 +350,7 @@ impl Store for PostgresStore {
         let nobody = RecordId::from_bytes([0; 32]);
         let mut purged = Purged::default();
         loop {
+            let began = Instant::now();
             // A batch reads as many pages as it has rows: it may take longer than a claim.
             let limit = self.caller.timeout.max(Duration::from_secs(30));
             let (removed, more) = self.caller.call(&self.statements.purge, &nobody, &args, limit, read).await??;
@@ -352,6 +359,8 @@ impl Store for PostgresStore {
             if !more || started.elapsed() >= limits.time {
                 return Ok(purged);
             }
+            // The server is the claims' alone for as long as a batch took.
+            sleep(began.elapsed()).await;
         }
     }
 
