@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 use self::{
     table::Table,
     trouble::Trouble,
-    writer::{Job, Shared, Verb, Writing},
+    writer::{Shared, Task, Verb, Writing},
 };
 use super::{Ack, Claim, Claimed, Completion, PurgeLimits, Purged, Record, RecordId, Store, StoreError, Token};
 use crate::{
@@ -54,12 +54,13 @@ const PURGE_ROW_BYTES: usize = 4 << 10;
 #[derive(Clone)]
 pub struct SqliteStore {
     path: Arc<PathBuf>,
-    writes: Sender<Box<dyn Job>>,
+    writes: Sender<Task>,
     reads: Sender<Read>,
     shared: Arc<Shared>,
 }
 
 type Read = Box<dyn FnOnce(&mut Table<'_>) + Send>;
+type Answer<T> = oneshot::Receiver<Result<T, StoreError>>;
 
 impl fmt::Debug for SqliteStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -108,11 +109,11 @@ impl SqliteStore {
     }
 
     /// A verb for the writer, and where its answer comes.
-    fn verb<T: Send + 'static>(
+    fn verb<T, F: FnMut(&mut Writing<'_>) -> Result<T, Trouble>>(
         bytes: usize,
         lapses: bool,
-        run: impl FnMut(&mut Writing<'_>) -> Result<T, Trouble> + Send + 'static,
-    ) -> (Box<dyn Job>, oneshot::Receiver<Result<T, StoreError>>) {
+        run: F,
+    ) -> (Box<Verb<T, F>>, Answer<T>) {
         let (reply, answer) = oneshot::channel();
         let due = Instant::now() + DUE;
         (Box::new(Verb { run, due, lapses, bytes, reply, answer: Err(Trouble::Stopped) }), answer)
@@ -124,7 +125,7 @@ impl SqliteStore {
         run: impl FnMut(&mut Writing<'_>) -> Result<T, Trouble> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (job, answer) = Self::verb(bytes, false, run);
-        self.writes.send(job).map_err(|_| Trouble::Stopped)?;
+        self.writes.send(Task::Write(job)).map_err(|_| Trouble::Stopped)?;
         answer.await.map_err(|_| Trouble::Stopped)?
     }
 }
@@ -133,7 +134,7 @@ fn start(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), StoreErr
     thread::Builder::new().name(name.into()).spawn(run).map(drop).map_err(StoreError::fault)
 }
 
-fn write(connection: &Connection, queue: &Receiver<Box<dyn Job>>, tell: &SyncSender<()>, shared: &Shared) {
+fn write(connection: &Connection, queue: &Receiver<Task>, tell: &SyncSender<()>, shared: &Shared) {
     // A table that is gone ends the thread, and every caller hears that it has.
     if let Err(error) = writer::run(connection, queue, tell, shared) {
         tracing::error!(%error, "the SQLite store can't write");
@@ -163,20 +164,24 @@ impl Store for SqliteStore {
         let wanted = claim.clone();
         let writing = claim.clone();
         let (job, answer) = Self::verb(0, true, move |on| verbs::claim(&mut on.table, &writing, &mut on.newest));
-        let (reply, read) = oneshot::channel();
         let writes = self.writes.clone();
         let look: Read = Box::new(move |table| match verbs::look(table, &wanted) {
-            Ok(Some(claimed)) => drop(reply.send(Ok(claimed))),
-            Ok(None) => drop(writes.send(job)),
+            Ok(Some(claimed)) => drop(job.reply.send(Ok(claimed))),
+            Ok(None) => drop(writes.send(Task::Write(job))),
             // Another process recovers the file: the writer waits for that until the claim is due.
-            Err(trouble) if trouble.is_busy() => drop(writes.send(job)),
-            Err(trouble) => drop(reply.send(Err(StoreError::from(trouble)))),
+            Err(trouble) if trouble.is_busy() => drop(writes.send(Task::Write(job))),
+            Err(trouble) => drop(job.reply.send(Err(StoreError::from(trouble)))),
         });
-        self.reads.send(look).map_err(|_| Trouble::Stopped)?;
-        match read.await {
-            Ok(answered) => answered,
-            Err(_) => answer.await.map_err(|_| Trouble::Stopped)?,
+        // A writer with nothing to do looks itself: one thread fewer to wake for a lone claim.
+        let sent = if self.shared.idle.swap(false, Relaxed) {
+            self.writes.send(Task::Look(look)).is_ok()
+        } else {
+            self.reads.send(look).is_ok()
+        };
+        if !sent {
+            return Err(Trouble::Stopped.into());
         }
+        answer.await.map_err(|_| Trouble::Stopped)?
     }
 
     async fn renew(&self, id: &RecordId, token: &Token, lease: Duration) -> Result<Ack, StoreError> {

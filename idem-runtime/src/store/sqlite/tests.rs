@@ -65,6 +65,27 @@ async fn a_full_disk_refuses_and_loses_nothing() {
     assert!(store.get(&large.id).await.unwrap().is_none());
 }
 
+#[tokio::test]
+async fn a_replay_does_not_wait_for_another_process_that_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("idem.db");
+    let store = SqliteStore::open(&file).unwrap();
+    let first = claim(1);
+    assert!(matches!(store.claim(&first).await, Ok(Claimed::Owner { .. })));
+    assert_eq!(store.complete(&completion(&first, 10)).await.unwrap(), Ack::Done);
+    let other = Connection::open(&file).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    // The writer, which has nothing to do, is asked too.
+    for token in 2..10 {
+        while !store.shared.idle.load(Relaxed) {
+            thread::yield_now();
+        }
+        let duplicate = Claim { token: Token::from_bytes([token; 16]), ..claim(1) };
+        assert!(matches!(store.claim(&duplicate).await, Ok(Claimed::Replay { .. })));
+    }
+    other.execute_batch("COMMIT").unwrap();
+}
+
 #[test]
 fn a_file_that_cannot_be_written_to_is_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::{table::Table, trouble::Trouble};
+use super::{Read, table::Table, trouble::Trouble};
 use crate::{
     protocol::Micros,
     store::StoreError,
@@ -29,6 +29,13 @@ const IDLE: Duration = Duration::from_millis(500);
 pub(super) struct Writing<'c> {
     pub(super) table: Table<'c>,
     pub(super) newest: Micros,
+}
+
+/// What comes to the writer.
+pub(super) enum Task {
+    Write(Box<dyn Job>),
+    /// A look at a record before its claim is written; it may put that into the queue.
+    Look(Read),
 }
 
 /// A verb in the queue.
@@ -91,6 +98,8 @@ pub(super) struct Shared {
     pub(super) commits: AtomicU64,
     /// How many verbs there were in them.
     pub(super) verbs: AtomicU64,
+    /// The writer waits for work.
+    pub(super) idle: AtomicBool,
     /// A checkpoint has just run beside the writer.
     checkpointed: AtomicBool,
 }
@@ -111,28 +120,15 @@ fn checkpoint(connection: &Connection) {
 /// Writes what the queue brings until nobody can send any more.
 pub(super) fn run(
     connection: &Connection,
-    queue: &Receiver<Box<dyn Job>>,
+    queue: &Receiver<Task>,
     tell: &SyncSender<()>,
     shared: &Shared,
 ) -> rusqlite::Result<()> {
     let writing = Writing { table: Table::new(connection)?, newest: Micros(0) };
     let mut writer = Writer { connection, writing, shared, log_bytes: 0 };
-    loop {
-        let first = match queue.recv_timeout(IDLE) {
-            Ok(job) => job,
-            Err(RecvTimeoutError::Disconnected) => return Ok(()),
-            Err(RecvTimeoutError::Timeout) => {
-                if writer.log_bytes > 0 {
-                    writer.log_bytes = 0;
-                    let _ = tell.try_send(());
-                }
-                match queue.recv() {
-                    Ok(job) => job,
-                    Err(_) => return Ok(()),
-                }
-            }
-        };
-        writer.commit(gather(first, queue));
+    while let Some(first) = writer.next(queue, tell) {
+        let jobs = writer.gather(first, queue);
+        writer.commit(jobs);
         if writer.log_bytes > CHECKPOINT_BYTES {
             writer.log_bytes = 0;
             let _ = tell.try_send(());
@@ -142,20 +138,7 @@ pub(super) fn run(
             checkpoint(connection);
         }
     }
-}
-
-/// Whatever waits, up to one commit's worth.
-fn gather(first: Box<dyn Job>, queue: &Receiver<Box<dyn Job>>) -> Jobs {
-    let mut bytes = first.bytes();
-    let mut jobs = vec![first];
-    while jobs.len() < BATCH
-        && bytes < BATCH_BYTES
-        && let Ok(job) = queue.try_recv()
-    {
-        bytes += job.bytes();
-        jobs.push(job);
-    }
-    jobs
+    Ok(())
 }
 
 struct Writer<'c> {
@@ -166,6 +149,52 @@ struct Writer<'c> {
 }
 
 impl Writer<'_> {
+    /// Waits for work; nothing when nobody can send any more.
+    fn next(&mut self, queue: &Receiver<Task>, tell: &SyncSender<()>) -> Option<Task> {
+        if let Ok(task) = queue.try_recv() {
+            return Some(task);
+        }
+        self.shared.idle.store(true, Relaxed);
+        let next = match queue.recv_timeout(IDLE) {
+            Err(RecvTimeoutError::Timeout) => {
+                if self.log_bytes > 0 {
+                    self.log_bytes = 0;
+                    let _ = tell.try_send(());
+                }
+                queue.recv().ok()
+            }
+            next => next.ok(),
+        };
+        self.shared.idle.store(false, Relaxed);
+        next
+    }
+
+    /// Whatever waits, up to one commit's worth.
+    fn gather(&mut self, first: Task, queue: &Receiver<Task>) -> Jobs {
+        let (mut jobs, mut bytes) = (Jobs::new(), 0);
+        let mut next = Some(first);
+        while let Some(task) = next {
+            match task {
+                Task::Write(job) => {
+                    bytes += job.bytes();
+                    jobs.push(job);
+                }
+                Task::Look(look) => self.look(look),
+            }
+            next = if jobs.len() < BATCH && bytes < BATCH_BYTES { queue.try_recv().ok() } else { None };
+        }
+        jobs
+    }
+
+    /// Outside a transaction: what is seen is durable, and another process that writes is not in the way.
+    fn look(&mut self, look: Read) {
+        self.roll_back();
+        if self.connection.is_autocommit() {
+            self.writing.table.look_at_clocks();
+            look(&mut self.writing.table);
+        }
+    }
+
     /// Runs `jobs` in one transaction and answers them once it is durable. Where that fails, each gets its own.
     fn commit(&mut self, jobs: Jobs) {
         let mut jobs = self.begin(jobs);
