@@ -55,7 +55,7 @@ macro_rules! script {
 // from what is there; the others finish what a claim was admitted for.
 script!(CLAIM, code!("\nlocal FULL = false", "replay.lua", "record.lua", "claim.lua"), Some(&CLAIM_WHEN_FULL));
 script!(CLAIM_WHEN_FULL, code!(" flags=allow-oom\nlocal FULL = true", "replay.lua", "record.lua", "claim.lua"), None);
-script!(COMPLETE, code!(" flags=allow-oom", "record.lua", "complete.lua"), None);
+script!(COMPLETE, code!(" flags=allow-oom", "running.lua", "record.lua", "complete.lua"), None);
 script!(RENEW, code!(" flags=allow-oom", "record.lua", "renew.lua"), None);
 script!(RELEASE, code!(" flags=allow-oom", "record.lua", "release.lua"), None);
 script!(HOLD, code!(" flags=allow-oom", "record.lua", "hold.lua"), None);

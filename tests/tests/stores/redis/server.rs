@@ -41,6 +41,32 @@ async fn each_verb_is_one_script_in_one_round_trip() {
 }
 
 #[tokio::test]
+async fn a_completion_writes_the_same_record_whoever_waits() {
+    let (server, store) = start!();
+    let mut connection = server.connection().await.unwrap();
+    for hold in [false, true] {
+        let mut records = Vec::new();
+        for (on, waiting) in [(1, false), (2, true)] {
+            let claim = Claim { hold, ..claim(on, 1) };
+            owner(&store, &claim).await;
+            if waiting {
+                let duplicate = Claim { waiting, ..Claim { hold, ..self::claim(on, 2) } };
+                assert!(matches!(store.claim(&duplicate).await.unwrap(), Claimed::InProgress { .. }));
+            }
+            assert_eq!(store.complete(&completion(on, 1)).await.unwrap(), Ack::Done);
+            let mut record: Vec<u8> = connection.get(key(on)).await.unwrap();
+            // Epoch and expiry are the clock's.
+            record[20..28].fill(0);
+            record[40..48].fill(0);
+            records.push(record);
+            assert!(store.forget(&id(on)).await.unwrap());
+        }
+        assert_eq!(records[0], records[1]);
+        assert_eq!(&records[0][..4], if hold { b"\x01C10" } else { b"\x01C00" });
+    }
+}
+
+#[tokio::test]
 async fn scripts_come_back_after_a_flush() {
     let (server, store) = start!();
     complete(&store, 1, 1).await;

@@ -1,4 +1,4 @@
--- ARGV: 1 token  2 epoch and attempt, packed, 3 fingerprint: for a record that vanished  4 ttl ms  5 outcome  6 channel
+-- Follows running.lua, and has its arguments.
 local old, why = read()
 if old == false then return {'corrupt', why} end
 local hold, names, print = '0', ARGV[2], ARGV[3]
