@@ -86,6 +86,19 @@ async fn a_replay_does_not_wait_for_another_process_that_writes() {
     other.execute_batch("COMMIT").unwrap();
 }
 
+#[tokio::test]
+async fn a_lone_client_finds_the_writer_idle() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(folder.path().join("idem.db")).unwrap();
+    for id in 0..50 {
+        let claim = claim(id);
+        assert!(matches!(store.claim(&claim).await, Ok(Claimed::Owner { .. })));
+        assert!(store.shared.idle.load(Relaxed), "after claim {id}");
+        assert_eq!(store.complete(&completion(&claim, 10)).await.unwrap(), Ack::Done);
+        assert!(store.shared.idle.load(Relaxed), "after completion {id}");
+    }
+}
+
 #[test]
 fn a_file_that_cannot_be_written_to_is_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -125,13 +125,12 @@ pub(super) fn run(
     shared: &Shared,
 ) -> rusqlite::Result<()> {
     let writing = Writing { table: Table::new(connection)?, newest: Micros(0) };
-    let mut writer = Writer { connection, writing, shared, log_bytes: 0 };
-    while let Some(first) = writer.next(queue, tell) {
-        let jobs = writer.gather(first, queue);
+    let mut writer = Writer { connection, writing, queue, ahead: None, tell, shared, log_bytes: 0 };
+    while let Some(first) = writer.next() {
+        let jobs = writer.gather(first);
         writer.commit(jobs);
         if writer.log_bytes > CHECKPOINT_BYTES {
-            writer.log_bytes = 0;
-            let _ = tell.try_send(());
+            writer.checkpoint_soon();
         }
         if shared.checkpointed.swap(false, Relaxed) {
             // Only between two commits is the log put back whole, so that the next one starts it anew; little is left.
@@ -144,33 +143,49 @@ pub(super) fn run(
 struct Writer<'c> {
     connection: &'c Connection,
     writing: Writing<'c>,
+    queue: &'c Receiver<Task>,
+    /// Taken from the queue already.
+    ahead: Option<Task>,
+    tell: &'c SyncSender<()>,
     shared: &'c Shared,
     log_bytes: usize,
 }
 
 impl Writer<'_> {
     /// Waits for work; nothing when nobody can send any more.
-    fn next(&mut self, queue: &Receiver<Task>, tell: &SyncSender<()>) -> Option<Task> {
-        if let Ok(task) = queue.try_recv() {
-            return Some(task);
-        }
-        self.shared.idle.store(true, Relaxed);
-        let next = match queue.recv_timeout(IDLE) {
-            Err(RecvTimeoutError::Timeout) => {
-                if self.log_bytes > 0 {
-                    self.log_bytes = 0;
-                    let _ = tell.try_send(());
-                }
-                queue.recv().ok()
-            }
-            next => next.ok(),
-        };
+    fn next(&mut self) -> Option<Task> {
+        self.look_ahead();
+        let next = self.ahead.take().or_else(|| self.wait());
         self.shared.idle.store(false, Relaxed);
         next
     }
 
+    fn wait(&mut self) -> Option<Task> {
+        match self.queue.recv_timeout(IDLE) {
+            Err(RecvTimeoutError::Timeout) => {
+                if self.log_bytes > 0 {
+                    self.checkpoint_soon();
+                }
+                self.queue.recv().ok()
+            }
+            next => next.ok(),
+        }
+    }
+
+    /// Sees whether there is work, and tells those who bring some.
+    fn look_ahead(&mut self) {
+        self.ahead = self.ahead.take().or_else(|| self.queue.try_recv().ok());
+        let idle = self.ahead.is_none() && !self.shared.checkpointed.load(Relaxed);
+        self.shared.idle.store(idle, Relaxed);
+    }
+
+    fn checkpoint_soon(&mut self) {
+        self.log_bytes = 0;
+        let _ = self.tell.try_send(());
+    }
+
     /// Whatever waits, up to one commit's worth.
-    fn gather(&mut self, first: Task, queue: &Receiver<Task>) -> Jobs {
+    fn gather(&mut self, first: Task) -> Jobs {
         let (mut jobs, mut bytes) = (Jobs::new(), 0);
         let mut next = Some(first);
         while let Some(task) = next {
@@ -181,7 +196,7 @@ impl Writer<'_> {
                 }
                 Task::Look(look) => self.look(look),
             }
-            next = if jobs.len() < BATCH && bytes < BATCH_BYTES { queue.try_recv().ok() } else { None };
+            next = if jobs.len() < BATCH && bytes < BATCH_BYTES { self.queue.try_recv().ok() } else { None };
         }
         jobs
     }
@@ -208,6 +223,8 @@ impl Writer<'_> {
             self.shared.commits.fetch_add(1, Relaxed);
             self.shared.verbs.fetch_add(jobs.len() as u64, Relaxed);
             self.log_bytes += jobs.iter().map(|job| job.bytes() + WRITE_BYTES).sum::<usize>();
+            // Before the answers: who gets one may be back before this thread waits again.
+            self.look_ahead();
             for job in jobs {
                 job.reply(None);
             }
