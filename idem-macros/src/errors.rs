@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::Error;
 
@@ -46,20 +46,17 @@ pub(crate) fn with_help(message: impl Display, help: impl Display) -> String {
 }
 
 /// The first and the last place of some tokens: what an error underlines lies between.
-pub(crate) fn edges(tokens: impl ToTokens) -> Option<(Span, Span)> {
-    let mut first_and_last = None;
-    for token in tokens.into_token_stream() {
-        let (start, end) = match &token {
-            proc_macro2::TokenTree::Group(group) if group.delimiter() == proc_macro2::Delimiter::None => {
-                edges(group.stream()).unwrap_or((group.span(), group.span()))
-            }
-            proc_macro2::TokenTree::Group(group) => (group.span_open(), group.span_close()),
-            other => (other.span(), other.span()),
-        };
-        let (first, _) = first_and_last.unwrap_or((start, end));
-        first_and_last = Some((first, end));
-    }
-    first_and_last
+pub(crate) fn edges(tokens: &[TokenTree]) -> Option<(Span, Span)> {
+    let ends = |token: &TokenTree| match token {
+        TokenTree::Group(group) if group.delimiter() == Delimiter::None => {
+            let inside: Vec<TokenTree> = group.stream().into_iter().collect();
+            edges(&inside).unwrap_or((group.span(), group.span()))
+        }
+        TokenTree::Group(group) => (group.span_open(), group.span_close()),
+        other => (other.span(), other.span()),
+    };
+    let (first, last) = (tokens.first()?, tokens.last()?);
+    Some((ends(first).0, ends(last).1))
 }
 
 /// The errors as items.

@@ -19,7 +19,7 @@ pub(crate) fn expand(mut arguments: Arguments, mut handler: Handler) -> TokenStr
     let sig = &handler.sig;
     let is_plain = sig.receiver().is_none() && sig.generics.lifetimes().next().is_none();
     handler.attrs.retain(|attribute| !validate::is_ours(attribute.path()));
-    handler.sig = expand::callable(&handler.sig);
+    handler.make_callable();
     let runs = handler.sig.asyncness.is_some() && !matches!(handler.sig.safety, Safety::Unsafe(_));
     if !is_plain {
         as_written(&handler)
@@ -31,7 +31,7 @@ pub(crate) fn expand(mut arguments: Arguments, mut handler: Handler) -> TokenStr
             arguments.inner.discard();
         }
         expand::expand(&arguments, &handler)
-    } else if handler.mentions_self() || expand::has_impl_trait(&handler.sig) {
+    } else if handler.mentions_self() || expand::has_impl_trait(&handler) {
         as_written(&handler)
     } else {
         arguments.inner.discard();
@@ -40,8 +40,8 @@ pub(crate) fn expand(mut arguments: Arguments, mut handler: Handler) -> TokenStr
 }
 
 fn as_written(handler: &Handler) -> TokenStream {
-    let Handler { attrs, vis, sig, body, .. } = handler;
-    quote!(#(#attrs)* #vis #sig #body)
+    let Handler { attrs, vis, written, body, .. } = handler;
+    quote!(#(#attrs)* #(#vis)* #(#written)* #body)
 }
 
 /// The handler with its other attributes before ours, so that they see it as its author wrote it.
@@ -51,9 +51,9 @@ pub(crate) fn after_the_others(
     handler: &Handler,
     pass: Pass,
 ) -> TokenStream {
-    let Handler { attrs, vis, sig, body, .. } = handler;
+    let Handler { attrs, vis, written: signature, body, .. } = handler;
     let attrs = attrs.iter().filter(|attribute| !validate::is_ours(attribute.path())).map(ToTokens::to_token_stream);
     let krate = expand::runtime_crate(arguments, proc_macro2::Span::call_site());
     let marker = pass.marker();
-    quote!(#(#attrs)* #[#krate::idempotent(#marker, #written)] #vis #sig #body)
+    quote!(#(#attrs)* #[#(#krate)*::idempotent(#marker, #written)] #(#vis)* #(#signature)* #body)
 }

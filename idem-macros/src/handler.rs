@@ -3,21 +3,34 @@
 use std::cell::OnceCell;
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
-use quote::format_ident;
+use quote::{ToTokens, format_ident};
 use syn::{
-    Attribute, Error, FnArg, Meta, Pat, PatIdent, PatType, Result, Signature, Token, Visibility,
+    Attribute, Error, FnArg, Generics, Meta, Pat, PatIdent, PatType, Result, ReturnType, Signature, Token, Type,
+    Visibility,
     ext::IdentExt,
-    parse::{Parse, ParseStream},
+    parse::{Parse, ParseStream, Parser},
+    punctuated::Punctuated,
     visit_mut::{self, VisitMut},
 };
 
-use crate::errors::with_help;
+use crate::{
+    errors::with_help,
+    tokens::{Tokens, at_commas},
+    usual::{self, Parts},
+};
 
 /// A handler as its author wrote it.
 pub(crate) struct Handler {
     pub(crate) attrs: Vec<Attribute>,
-    pub(crate) vis: Visibility,
+    pub(crate) vis: Tokens,
+    /// The parameters and the return type are in it only where something is unusual.
     pub(crate) sig: Signature,
+    /// All of the signature.
+    pub(crate) written: Tokens,
+    /// The return type.
+    pub(crate) output: Tokens,
+    /// Where the parentheses of the parameters are.
+    pub(crate) parens: Span,
     pub(crate) body: Group,
     pub(crate) params: Vec<Param>,
     /// All of it, as text.
@@ -26,11 +39,14 @@ pub(crate) struct Handler {
 
 /// One parameter, and how the wrapper and the expressions see it.
 pub(crate) struct Param {
-    pub(crate) original: PatType,
+    pub(crate) pattern: Tokens,
+    pub(crate) ty: Tokens,
     /// The wrapper's name for it: the author's where that is a plain one.
     pub(crate) name: Ident,
     /// What its `#[cfg]`s ask for.
     pub(crate) cfgs: Vec<TokenStream>,
+    /// Whether the type may have a lifetime that is left to infer, or an `impl Trait`.
+    pub(crate) may_borrow: bool,
     /// Asked for by `key` and `scope` only.
     by_reference: OnceCell<ByReference>,
 }
@@ -39,7 +55,10 @@ impl Handler {
     /// Reads a function. The tokens of its body are never looked at one by one: that would cost more than all the rest.
     pub(crate) fn of(item: TokenStream) -> Result<Self> {
         let text = item.to_string();
-        let mut tokens: Vec<TokenTree> = item.into_iter().collect();
+        let mut tokens: Tokens = item.into_iter().collect();
+        if let Some(handler) = usual::parts(&tokens).and_then(|parts| Self::usual(&parts, &text)) {
+            return Ok(handler);
+        }
         let body = match tokens.last_mut() {
             Some(TokenTree::Group(last)) if last.delimiter() == Delimiter::Brace => {
                 let mut emptied = Group::new(Delimiter::Brace, TokenStream::new());
@@ -55,12 +74,67 @@ impl Handler {
         }
         Ok(handler)
     }
+
+    fn usual(parts: &Parts<'_>, text: &str) -> Option<Self> {
+        let may_borrow = {
+            let params = parts.params.to_string();
+            params.contains(['&', '\'']) || params.contains("impl")
+        };
+        let mut params: Vec<Param> = Vec::new();
+        for written in at_commas(parts.params.stream()) {
+            let (pattern, ty) = usual::parameter(&written)?;
+            let name = match pattern {
+                [TokenTree::Ident(name)] if name != "_" => Some(name),
+                [TokenTree::Ident(mutable), TokenTree::Ident(name)] if mutable == "mut" => Some(name),
+                _ => None,
+            };
+            let name = wrapper_name(name, &params);
+            let (pattern, ty) = (pattern.to_vec(), ty.to_vec());
+            params.push(Param { pattern, ty, name, cfgs: Vec::new(), may_borrow, by_reference: OnceCell::new() });
+        }
+        let attrs = match parts.attrs {
+            [] => Vec::new(),
+            attrs => Attribute::parse_outer.parse2(attrs.iter().cloned().collect()).ok()?,
+        };
+        let [asyncness, function] = parts.keywords.map(Ident::span);
+        let sig = Signature {
+            constness: None,
+            asyncness: Some(Token![async](asyncness)),
+            safety: syn::Safety::Default,
+            abi: None,
+            fn_token: Token![fn](function),
+            ident: parts.name.clone(),
+            generics: Generics::default(),
+            paren_token: syn::token::Paren::default(),
+            inputs: Punctuated::new(),
+            variadic: None,
+            output: ReturnType::Default,
+        };
+        Some(Self {
+            attrs,
+            vis: parts.vis.to_vec(),
+            sig,
+            written: parts.signature.to_vec(),
+            output: parts.output.to_vec(),
+            parens: parts.params.span(),
+            body: parts.body.clone(),
+            params,
+            text: text.to_owned(),
+        })
+    }
+
+    /// Removes what a handler can't be.
+    pub(crate) fn make_callable(&mut self) {
+        if self.sig.constness.take().is_some() | self.sig.abi.take().is_some() | self.sig.variadic.take().is_some() {
+            self.written = list(&self.sig);
+        }
+    }
 }
 
 impl Parse for Handler {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         let attrs = input.call(Attribute::parse_outer)?;
-        let vis = input.parse()?;
+        let vis: Visibility = input.parse()?;
         if let Some(error) = wrong_item(input) {
             return Err(error);
         }
@@ -69,12 +143,21 @@ impl Parse for Handler {
         let mut params: Vec<Param> = Vec::new();
         for argument in &sig.inputs {
             if let FnArg::Typed(argument) = argument {
-                let param = Param::new(argument, params.len(), |name| params.iter().any(|p| p.name == *name));
+                let param = Param::new(argument, &params);
                 params.push(param);
             }
         }
-        Ok(Self { attrs, vis, sig, body, params, text: String::new() })
+        let output = match &sig.output {
+            ReturnType::Type(_, ty) => list(ty),
+            ReturnType::Default => Tokens::new(),
+        };
+        let (written, parens) = (list(&sig), sig.paren_token.span.join());
+        Ok(Self { attrs, vis: list(vis), sig, written, output, parens, body, params, text: String::new() })
     }
+}
+
+fn list(tokens: impl ToTokens) -> Tokens {
+    tokens.into_token_stream().into_iter().collect()
 }
 
 fn body(input: ParseStream<'_>, sig: &Signature) -> Result<Group> {
@@ -142,36 +225,68 @@ fn is_extern_fn(input: ParseStream<'_>) -> bool {
     input.peek(Token![extern]) && (input.peek2(Token![fn]) || input.peek3(Token![fn]))
 }
 
+/// What the wrapper calls a parameter; `name` is the author's own.
+fn wrapper_name(name: Option<&Ident>, others: &[Param]) -> Ident {
+    match name {
+        // Located at the author's name, but not theirs: passing an `_unused` one on is no use of it.
+        Some(ident) if !others.iter().any(|other| other.name == *ident) => {
+            let mut name = ident.clone();
+            name.set_span(Span::call_site().located_at(ident.span()));
+            name
+        }
+        _ => format_ident!("__idem_arg{}", others.len(), span = Span::mixed_site()),
+    }
+}
+
 impl Param {
-    fn new(original: &PatType, index: usize, taken: impl Fn(&Ident) -> bool) -> Self {
+    fn new(original: &PatType, others: &[Self]) -> Self {
         let name = match &*original.pat {
-            // Located at the author's name, but not theirs: passing an `_unused` one on is no use of it.
-            Pat::Ident(PatIdent { ident, by_ref: None, subpat: None, .. }) if !taken(ident) => {
-                let mut name = ident.clone();
-                name.set_span(Span::call_site().located_at(ident.span()));
-                name
-            }
-            _ => format_ident!("__idem_arg{index}", span = Span::mixed_site()),
+            Pat::Ident(PatIdent { ident, by_ref: None, subpat: None, .. }) => Some(ident),
+            _ => None,
         };
-        let cfgs = original.attrs.iter().filter_map(cfg_predicate).collect();
-        Self { original: original.clone(), name, cfgs, by_reference: OnceCell::new() }
+        Self {
+            pattern: list(&original.pat),
+            ty: list(&original.ty),
+            name: wrapper_name(name, others),
+            cfgs: original.attrs.iter().filter_map(cfg_predicate).collect(),
+            may_borrow: true,
+            by_reference: OnceCell::new(),
+        }
     }
 
     /// The pattern without `mut`, `ref` and `&`: it binds references when matched against one.
-    pub(crate) fn by_reference(&self) -> &Pat {
-        &self.stripped().pat
+    pub(crate) fn by_reference(&self) -> &Tokens {
+        &self.stripped().pattern
     }
 
-    pub(crate) fn bindings(&self) -> &[Ident] {
+    /// The names it binds.
+    pub(crate) fn bindings(&self) -> &[Binding] {
         &self.stripped().bindings
+    }
+
+    /// Whether a macro in the pattern hides what it binds.
+    pub(crate) fn is_opaque(&self) -> bool {
+        self.stripped().opaque
+    }
+
+    pub(crate) fn parsed(&self) -> Type {
+        let tokens: TokenStream = self.ty.iter().cloned().collect();
+        syn::parse2(tokens.clone()).unwrap_or(Type::Verbatim(tokens))
     }
 
     fn stripped(&self) -> &ByReference {
         self.by_reference.get_or_init(|| {
-            let mut pat = (*self.original.pat).clone();
-            let mut strip = Strip { bindings: Vec::new() };
+            let mut bound = Vec::new();
+            if usual::bindings(&self.pattern, &mut bound).is_some() {
+                let bindings = bound.into_iter().map(Binding::new).collect();
+                return ByReference { pattern: self.pattern.clone(), bindings, opaque: false };
+            }
+            let tokens: TokenStream = self.pattern.iter().cloned().collect();
+            let mut pat = Pat::parse_single.parse2(tokens.clone()).unwrap_or(Pat::Verbatim(tokens));
+            let mut strip = Strip { bindings: Vec::new(), opaque: false };
             strip.visit_pat_mut(&mut pat);
-            ByReference { pat, bindings: strip.bindings }
+            let bindings = strip.bindings.into_iter().map(Binding::new).collect();
+            ByReference { pattern: list(pat), bindings, opaque: strip.opaque }
         })
     }
 }
@@ -185,13 +300,32 @@ fn cfg_predicate(attribute: &Attribute) -> Option<TokenStream> {
 
 /// A pattern that binds references, and the names it binds.
 struct ByReference {
-    pat: Pat,
-    bindings: Vec<Ident>,
+    pattern: Tokens,
+    bindings: Vec<Binding>,
+    opaque: bool,
+}
+
+/// A name that a pattern binds.
+pub(crate) struct Binding {
+    pub(crate) ident: Ident,
+    /// Without `r#`.
+    pub(crate) name: String,
+    /// Whether it may stay unused.
+    pub(crate) is_hidden: bool,
+}
+
+impl Binding {
+    fn new(ident: Ident) -> Self {
+        let name = ident.to_string();
+        let is_hidden = name.starts_with('_');
+        Self { ident, name: name.strip_prefix("r#").map(str::to_owned).unwrap_or(name), is_hidden }
+    }
 }
 
 /// Turns a pattern into one that binds references, and notes the names.
 struct Strip {
     bindings: Vec<Ident>,
+    opaque: bool,
 }
 
 impl VisitMut for Strip {
@@ -208,12 +342,23 @@ impl VisitMut for Strip {
         self.bindings.push(pat.ident.clone());
         visit_mut::visit_pat_ident_mut(self, pat);
     }
+
+    fn visit_macro_mut(&mut self, _: &mut syn::Macro) {
+        self.opaque = true;
+    }
 }
 
 impl Handler {
     /// The name, without `r#`.
     pub(crate) fn plain_name(&self) -> String {
         self.sig.ident.unraw().to_string()
+    }
+
+    /// Whether the body begins with an attribute of its own.
+    pub(crate) fn has_inner_attribute(&self) -> bool {
+        // The text first, as above.
+        (self.text.contains("#!") || self.text.contains("# !"))
+            && matches!(self.body.stream().into_iter().next(), Some(TokenTree::Punct(punct)) if punct.as_char() == '#')
     }
 
     /// Whether an attribute is left that may be a macro, and has to expand first.
@@ -243,9 +388,9 @@ impl Handler {
 
     /// `Self` in the signature or the body can only mean the `impl` around it, which a nested function can't name.
     pub(crate) fn mentions_self(&self) -> bool {
-        let sig = &self.sig;
         // The text first, as the compiler has it sooner than the tokens.
-        self.text.contains("Self") && (mentions_self(quote::quote!(#sig)) || mentions_self(self.body.stream()))
+        self.text.contains("Self")
+            && (mentions_self(self.written.iter().cloned().collect()) || mentions_self(self.body.stream()))
     }
 }
 

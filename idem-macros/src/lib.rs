@@ -11,6 +11,8 @@ mod senders;
 mod suggest;
 #[cfg(test)]
 mod tests;
+mod tokens;
+mod usual;
 mod validate;
 
 use proc_macro::TokenStream;

@@ -222,6 +222,37 @@ fn all_mistakes_are_reported_together() {
     assert_eq!(found.len(), 9, "{found:#?}");
 }
 
+/// What an option is called elsewhere, and slips of the pen.
+#[test]
+fn an_options_other_names_lead_to_it() {
+    let written = [
+        ("timeout", "ttl"),
+        ("expires", "ttl"),
+        ("expiry", "ttl"),
+        ("expire_in", "ttl"),
+        ("max_age", "ttl"),
+        ("tt1", "ttl"),
+        ("header_name", "header"),
+        ("heaader", "header"),
+        ("max_body", "max_response"),
+        ("max_size", "max_response"),
+        ("max_respones", "max_response"),
+        ("fingerprnit", "fingerprint"),
+        ("retrywindow", "retry_window"),
+    ];
+    for (written, meant) in written {
+        let name = proc_macro2::Ident::new(written, proc_macro2::Span::call_site());
+        let found = messages(
+            &quote!(ttl = "24h", #name = "1"),
+            &quote!(
+                async fn create() {}
+            ),
+        );
+        let [found] = found.as_slice() else { panic!("{written}: {found:?}") };
+        assert!(found.contains(&format!("did you mean `{meant}`?")), "{written}: {found}");
+    }
+}
+
 /// Items within the body have their own `Self`.
 #[test]
 fn self_of_an_inner_item_is_not_the_handlers() {

@@ -4,15 +4,11 @@
 //! asked only where the first two found nothing.
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
-use quote::{ToTokens, quote};
-use syn::{
-    Expr, FnArg, GenericParam, ReturnType, Safety,
-    ext::IdentExt,
-    visit::{self, Visit},
-};
+use quote::quote;
+use syn::{FnArg, GenericParam, Safety, ext::IdentExt};
 
 use crate::{
-    args::{Arguments, Inner, is_literal},
+    args::{Arguments, Expression, Inner},
     duration,
     errors::{Errors, with_help},
     handler::{Handler, Param},
@@ -82,8 +78,11 @@ fn key_has_one_source(arguments: &Arguments, errors: &mut Errors) {
 }
 
 /// An expression is evaluated before the handler runs, so it can't wait or answer.
-fn stays_inside(name: &Ident, expression: &Expr, errors: &mut Errors) {
-    walk(expression.to_token_stream(), &mut |token, previous| {
+fn stays_inside(name: &Ident, expression: &Expression, errors: &mut Errors) {
+    if !expression.names.may_leave {
+        return;
+    }
+    walk(expression.tokens.iter().cloned(), &mut |token, previous| {
         let (found, what, instead) = match token {
             TokenTree::Punct(punct) if punct.as_char() == '?' => {
                 ("`?`", "answer", "use what is there, such as `.ok()`, or let an extractor refuse the request")
@@ -104,7 +103,7 @@ fn stays_inside(name: &Ident, expression: &Expr, errors: &mut Errors) {
     });
 }
 
-fn walk(tokens: TokenStream, visit: &mut dyn FnMut(&TokenTree, Option<&TokenTree>)) {
+fn walk(tokens: impl IntoIterator<Item = TokenTree>, visit: &mut dyn FnMut(&TokenTree, Option<&TokenTree>)) {
     let mut previous = None;
     for token in tokens {
         visit(&token, previous.as_ref());
@@ -115,18 +114,17 @@ fn walk(tokens: TokenStream, visit: &mut dyn FnMut(&TokenTree, Option<&TokenTree
     }
 }
 
-fn expressions(arguments: &Arguments) -> impl Iterator<Item = (&Ident, &Expr)> {
+fn expressions(arguments: &Arguments) -> impl Iterator<Item = (&Ident, &Expression)> {
     [&arguments.key, &arguments.scope].into_iter().filter_map(|slot| slot.name().zip(slot.value()))
 }
 
 /// What keeps a function from being an axum handler, or from being guarded.
 pub(crate) fn signature(handler: &Handler, errors: &mut Errors) {
-    let sig = &handler.sig;
     is_async(handler, errors);
     has_no_qualifiers(handler, errors);
     has_no_self(handler, errors);
     has_no_lifetimes(handler, errors);
-    does_not_stream(&sig.output, errors);
+    does_not_stream(handler, errors);
     once(handler, errors);
 }
 
@@ -151,7 +149,7 @@ fn is_async(handler: &Handler, errors: &mut Errors) {
     let (why, help) = if rewritten {
         let why = format!("`#[async_trait]` has already rewritten `{}`", sig.ident);
         (why, "move the handler out of the `impl`, and call the trait's method from it".to_owned())
-    } else if hand_written_future(&sig.output) {
+    } else if hand_written_future(handler) {
         let why = format!("`{}` must be an `async fn`", sig.ident);
         (why, "return the value instead of a future of it, and await the future in the body".to_owned())
     } else {
@@ -161,9 +159,9 @@ fn is_async(handler: &Handler, errors: &mut Errors) {
 }
 
 /// Whether the return type plainly is a future.
-fn hand_written_future(output: &ReturnType) -> bool {
+fn hand_written_future(handler: &Handler) -> bool {
     let mut found = false;
-    walk(output.to_token_stream(), &mut |token, _| {
+    walk(handler.output.iter().cloned(), &mut |token, _| {
         found |=
             matches!(token, TokenTree::Ident(ident) if ident == "Future" || ident == "BoxFuture" || ident == "Ready");
     });
@@ -216,19 +214,14 @@ fn has_no_lifetimes(handler: &Handler, errors: &mut Errors) {
 }
 
 /// Server-sent events have no end that could be recorded.
-fn does_not_stream(output: &ReturnType, errors: &mut Errors) {
-    struct FindSse<'a>(Option<&'a Ident>);
-    impl<'a> Visit<'a> for FindSse<'a> {
-        fn visit_path_segment(&mut self, segment: &'a syn::PathSegment) {
-            if segment.ident == "Sse" {
-                self.0.get_or_insert(&segment.ident);
-            }
-            visit::visit_path_segment(self, segment);
+fn does_not_stream(handler: &Handler, errors: &mut Errors) {
+    let mut found = None;
+    walk(handler.output.iter().cloned(), &mut |token, _| {
+        if matches!(token, TokenTree::Ident(ident) if ident == "Sse") {
+            found.get_or_insert_with(|| token.clone());
         }
-    }
-    let mut find = FindSse(None);
-    find.visit_return_type(output);
-    if let Some(sse) = find.0 {
+    });
+    if let Some(sse) = found {
         let message = with_help(
             "server-sent events can't be recorded, so they can't be replayed",
             "guard the request that starts the work, and stream its progress from another route",
@@ -251,20 +244,19 @@ pub(crate) fn together(arguments: &Arguments, handler: &Handler, errors: &mut Er
 }
 
 /// A `key` that names no parameter is the same for every request, and so is a `scope` unless that is said by a literal.
-fn names_a_parameter(name: &Ident, expression: &Expr, handler: &Handler, errors: &mut Errors) {
-    let opaque = handler.params.iter().any(|param| contains_macro(&param.original.pat));
-    let bindings: Vec<String> =
-        handler.params.iter().flat_map(Param::bindings).map(|binding| binding.unraw().to_string()).collect();
-    if opaque || (name == "scope" && is_literal(expression)) {
+fn names_a_parameter(name: &Ident, expression: &Expression, handler: &Handler, errors: &mut Errors) {
+    if handler.params.iter().any(Param::is_opaque) || (name == "scope" && expression.is_literal) {
         return;
     }
-    let names = Names::of(expression);
+    let names = &expression.names;
+    let bindings: Vec<&str> =
+        handler.params.iter().flat_map(Param::bindings).map(|binding| binding.name.as_str()).collect();
     if bindings.iter().any(|binding| names.read(binding)) {
         return;
     }
     let stranger = names.idents.first().map(|(ident, _)| ident);
     let handler_name = &handler.sig.ident;
-    let suggestion = stranger.and_then(|word| closest(word, bindings.iter().map(String::as_str)));
+    let suggestion = stranger.and_then(|word| closest(word, bindings.iter().copied()));
     let mut problem = format!("`{name}` reads none of the parameters of `{handler_name}`");
     let mut help = match (suggestion, bindings.is_empty()) {
         (Some(meant), _) => format!("did you mean `{meant}`?"),
@@ -276,7 +268,7 @@ fn names_a_parameter(name: &Ident, expression: &Expr, handler: &Handler, errors:
     } else if suggestion.is_none() {
         help.push_str("; if all callers share their answers, write a text: `scope = \"public\"`");
     }
-    errors.at(expression, with_help(problem, help));
+    errors.at(expression.stream(), with_help(problem, help));
 }
 
 /// The names in an expression.
@@ -284,16 +276,21 @@ pub(crate) struct Names {
     /// Each identifier, and whether it stands alone: not behind a `.` or `::`.
     idents: Vec<(String, bool)>,
     literals: Vec<String>,
+    /// Whether there is a `?`, `return` or `await` among them.
+    may_leave: bool,
 }
 
 impl Names {
-    pub(crate) fn of(expression: &Expr) -> Self {
-        let mut names = Self { idents: Vec::new(), literals: Vec::new() };
-        walk(expression.to_token_stream(), &mut |token, previous| match token {
+    pub(crate) fn of(tokens: &[TokenTree]) -> Self {
+        let mut names = Self { idents: Vec::new(), literals: Vec::new(), may_leave: false };
+        walk(tokens.iter().cloned(), &mut |token, previous| match token {
             TokenTree::Ident(ident) => {
                 let behind = matches!(previous, Some(TokenTree::Punct(punct)) if matches!(punct.as_char(), '.' | ':'));
-                names.idents.push((ident.unraw().to_string(), !behind));
+                let name = ident.to_string();
+                names.may_leave |= name == "return" || name == "await";
+                names.idents.push((name.strip_prefix("r#").map(str::to_owned).unwrap_or(name), !behind));
             }
+            TokenTree::Punct(punct) => names.may_leave |= punct.as_char() == '?',
             TokenTree::Literal(literal) => names.literals.push(literal.to_string()),
             _ => {}
         });
@@ -308,20 +305,7 @@ impl Names {
 
     /// Whether there is a name that is no parameter's, and may be a misspelt one.
     pub(crate) fn has_stranger(&self, handler: &Handler) -> bool {
-        let known = |name: &str| handler.params.iter().flat_map(Param::bindings).any(|own| own.unraw() == name);
-        handler.params.iter().any(|param| contains_macro(&param.original.pat))
-            || self.idents.iter().any(|(ident, alone)| *alone && !known(ident))
+        let known = |name: &str| handler.params.iter().flat_map(Param::bindings).any(|own| own.name == name);
+        handler.params.iter().any(Param::is_opaque) || self.idents.iter().any(|(ident, alone)| *alone && !known(ident))
     }
-}
-
-fn contains_macro(pat: &syn::Pat) -> bool {
-    struct Find(bool);
-    impl Visit<'_> for Find {
-        fn visit_macro(&mut self, _: &syn::Macro) {
-            self.0 = true;
-        }
-    }
-    let mut find = Find(false);
-    find.visit_pat(pat);
-    find.0
 }

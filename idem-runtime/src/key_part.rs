@@ -36,8 +36,13 @@ use std::{borrow::Cow, io::Write as _, num, rc::Rc, sync::Arc};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` can't be a `key` or `scope` of `#[idempotent]`",
     label = "not a `KeyPart`",
-    note = "use a string, bytes, an integer, `bool`, `char`, an `Option` or a tuple of these, or `.to_string()`",
-    note = "`uuid::Uuid` needs the feature `uuid` of `idem-runtime`"
+    note = "read a part of it, such as a field, or its text, `.to_string()`: strings, bytes, integers, `bool` and `char` are \
+            key parts, and so are an `Option` and a tuple of them",
+    note = "or implement `KeyPart`, if the type is your own"
+)]
+#[cfg_attr(
+    not(feature = "uuid"),
+    diagnostic::on_unimplemented(note = "or enable the feature `uuid` of `idem-runtime`, if the type is `uuid::Uuid`")
 )]
 pub trait KeyPart {
     /// Appends the value, or says that it is missing by returning `false`.

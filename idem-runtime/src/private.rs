@@ -46,29 +46,11 @@ impl fmt::Debug for IdemFuture {
     }
 }
 
-/// The handler's own future, its type erased so that a non-`Send` one is reported once.
-pub struct HandlerFuture<R>(Pin<Box<dyn Handling<R>>>);
-
-/// A handler's future that can become one of the response in the box that it is in.
-trait Handling<R>: Send {
-    fn answering(self: Pin<Box<Self>>) -> Answering
-    where
-        R: Recordable;
-}
-
 pin_project! {
+    /// The handler's own future as one of the response, in the box that it is in.
     struct Handler<F> {
         #[pin]
         future: F,
-    }
-}
-
-impl<F: Future<Output = R> + Send + 'static, R> Handling<R> for Handler<F> {
-    fn answering(self: Pin<Box<Self>>) -> Answering
-    where
-        R: Recordable,
-    {
-        self
     }
 }
 
@@ -80,34 +62,21 @@ impl<F: Future<Output: Recordable>> Future for Handler<F> {
     }
 }
 
-impl<R> fmt::Debug for HandlerFuture<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HandlerFuture").finish_non_exhaustive()
-    }
-}
-
-/// Erases the handler's future; here `Send` is asked for.
-pub fn send<F, R>(future: F) -> HandlerFuture<R>
-where
-    F: Future<Output = R> + Send + 'static,
-{
-    HandlerFuture(Box::pin(Handler { future }))
-}
-
 /// Reads a `scope` expression.
-pub fn scoped<T: KeyPart + ?Sized>(head: &mut Head, scope: &T) {
+pub fn scoped<T: KeyPart + ?Sized>(mut head: Head, scope: &T) -> Head {
     head.scope(|| value(scope));
+    head
 }
 
 /// Reads a `key` expression.
-pub fn keyed<T: KeyPart + ?Sized>(head: &mut Head, key: &T) {
+pub fn keyed<T: KeyPart + ?Sized>(mut head: Head, key: &T) -> Head {
     head.key(|| value(key));
+    head
 }
 
 /// Reads both.
-pub fn scoped_and_keyed<S: KeyPart + ?Sized, K: KeyPart + ?Sized>(head: &mut Head, scope: &S, key: &K) {
-    scoped(head, scope);
-    keyed(head, key);
+pub fn scoped_and_keyed<S: KeyPart + ?Sized, K: KeyPart + ?Sized>(head: Head, scope: &S, key: &K) -> Head {
+    keyed(scoped(head, scope), key)
 }
 
 fn value<T: KeyPart + ?Sized>(part: &T) -> Option<Vec<u8>> {
@@ -134,16 +103,25 @@ pub trait NotATransaction {
 
 impl<T> NotATransaction for Transactions<T> {}
 
-/// Says that an expression came to its end.
-#[derive(Debug)]
-pub struct Read;
-
 /// Evaluates an expression, so that nothing in it can leave the wrapper.
-pub fn inside(expression: impl FnOnce() -> Read) {
-    let Read = expression();
+pub fn inside(expression: impl FnOnce() -> Head) -> Head {
+    expression()
+}
+
+/// Guards one call of a handler whose options are at their defaults.
+pub fn run<F, R>(handler: F, head: Head, module: &'static str, name: &'static str, ttl_ms: u64) -> IdemFuture
+where
+    F: Future<Output = R> + Send + 'static,
+    R: Recordable,
+{
+    run_by(handler, head, Policy::new(module, name, ttl_ms))
 }
 
 /// Guards one call of a handler.
-pub fn run<R: Recordable>(handler: HandlerFuture<R>, head: Head, policy: Policy) -> IdemFuture {
-    IdemFuture(guard(policy, head, handler.0.answering()))
+pub fn run_by<F, R>(handler: F, head: Head, policy: Policy) -> IdemFuture
+where
+    F: Future<Output = R> + Send + 'static,
+    R: Recordable,
+{
+    IdemFuture(guard(policy, head, Box::pin(Handler { future: handler })))
 }

@@ -2,8 +2,8 @@
 
 mod values;
 
-use proc_macro2::{Group, Ident, Literal, Span, TokenStream, TokenTree};
-use quote::{ToTokens, quote};
+use proc_macro2::{Group, Ident, Punct, Span, TokenStream, TokenTree};
+use quote::ToTokens;
 use syn::{
     Error, Expr, ExprLit, Lit, LitStr, Path, Result, Token, Type,
     ext::IdentExt,
@@ -15,6 +15,8 @@ use crate::{
     errors::{Errors, with_help},
     senders::Sender,
     suggest::{all_of, closest, one_of},
+    tokens::Tokens,
+    validate::Names,
 };
 
 /// Declares every option: its field, its name, its value's type, how it is read and an example.
@@ -47,9 +49,9 @@ options! {
     lease "lease": u64 = values::duration, "lease = \"30s\"";
     wait "wait": u64 = values::duration, "wait = \"5s\"";
     header "header": LitStr = values::header, "header = \"X-Request-Id\"";
-    key "key": Expr = values::expression, "key = event.id";
+    key "key": Expression = values::expression, "key = event.id";
     optional "optional": () = values::flag, "optional";
-    scope "scope": Expr = values::expression, "scope = user.tenant_id";
+    scope "scope": Expression = values::expression, "scope = user.tenant_id";
     fingerprint "fingerprint": Fingerprint = values::fingerprint, "fingerprint = json";
     record "record": Ident = |given| given.choice(&["deterministic", "success", "all"]), "record = deterministic";
     unknown "unknown": Ident = |given| given.choice(&["retry", "hold"]), "unknown = hold";
@@ -58,7 +60,7 @@ options! {
     operation "operation": LitStr = values::operation, "operation = \"payments.create\"";
     store "store": Ident = |given| given.choice(&["state", "layer"]), "store = layer";
     inner "inner": Inner = values::inner, "inner = create_unguarded";
-    state "state": Type = values::state, "state = AppState";
+    state "state": Tokens = values::state, "state = AppState";
     krate "crate": Path = values::krate, "crate = ::idem_runtime";
 }
 
@@ -109,6 +111,25 @@ impl<T> Slot<T> {
         if let Some((.., value)) = &mut self.0 {
             *value = None;
         }
+    }
+}
+
+/// What a `key` or `scope` is read from.
+pub(crate) struct Expression {
+    pub(crate) expr: Expr,
+    pub(crate) tokens: Tokens,
+    pub(crate) names: Names,
+    /// Whether it is made of literals only.
+    pub(crate) is_literal: bool,
+}
+
+impl Expression {
+    fn new(expr: Expr, tokens: Tokens) -> Self {
+        Self { names: Names::of(&tokens), is_literal: is_literal(&expr), expr, tokens }
+    }
+
+    pub(crate) fn stream(&self) -> TokenStream {
+        self.tokens.iter().cloned().collect()
     }
 }
 
@@ -164,7 +185,7 @@ enum Form {
 struct Value {
     tokens: TokenStream,
     /// Where it is a whole expression that isn't just a string.
-    expression: Option<Expr>,
+    expression: Option<(Expr, Tokens)>,
 }
 
 impl From<TokenStream> for Value {
@@ -231,27 +252,60 @@ impl Arguments {
 
 /// A whole expression or type where there is one, else all up to the next comma.
 fn value(name: &Ident, input: ParseStream<'_>) -> Value {
-    fn whole<T: Parse>(input: ParseStream<'_>) -> Option<T> {
-        let ahead = input.fork();
-        let value = ahead.parse().ok()?;
-        (ahead.is_empty() || ahead.peek(Token![,])).then(|| {
-            input.advance_to(&ahead);
-            value
-        })
-    }
     let ahead = input.fork();
     if let Ok(text) = ahead.parse::<LitStr>() {
         input.advance_to(&ahead);
         return text.into_token_stream().into();
     }
-    if name == "state" {
-        let state: Option<Type> = whole(input);
-        return state.map_or_else(|| skip_to_comma_keeping(input), ToTokens::into_token_stream).into();
-    }
-    match whole::<Expr>(input) {
-        Some(expression) => Value { tokens: expression.to_token_stream(), expression: Some(expression) },
+    let value = if name == "state" {
+        whole::<Type>(input).map(|(_, tokens)| (None, tokens))
+    } else {
+        fields(input).or_else(|| whole(input)).map(|(expression, tokens)| (Some(expression), tokens))
+    };
+    match value {
+        Some((expression, tokens)) => {
+            let stream = tokens.iter().cloned().collect();
+            Value { tokens: stream, expression: expression.map(|expression| (expression, tokens)) }
+        }
         None => skip_to_comma_keeping(input).into(),
     }
+}
+
+/// `a.b.c`, for which a parser takes long.
+fn fields(input: ParseStream<'_>) -> Option<(Expr, Tokens)> {
+    let ahead = input.fork();
+    let mut tokens = Tokens::new();
+    loop {
+        tokens.push(ahead.parse::<Ident>().ok()?.into());
+        if ends(&ahead) {
+            input.advance_to(&ahead);
+            return Some((Expr::Verbatim(tokens.iter().cloned().collect()), tokens));
+        }
+        tokens.push(ahead.parse::<Punct>().ok().filter(|dot| dot.as_char() == '.')?.into());
+    }
+}
+
+/// What is parsed, and its tokens as written.
+fn whole<T: Parse + ToTokens>(input: ParseStream<'_>) -> Option<(T, Tokens)> {
+    let (ahead, written) = (input.fork(), input.fork());
+    let value: T = ahead.parse().ok()?;
+    if !ends(&ahead) {
+        return None;
+    }
+    input.advance_to(&ahead);
+    let mut tokens = Tokens::new();
+    while written.cursor() != ahead.cursor() {
+        let Ok(token) = written.parse() else {
+            let tokens = value.to_token_stream();
+            return Some((value, tokens.into_iter().collect()));
+        };
+        tokens.push(token);
+    }
+    Some((value, tokens))
+}
+
+fn ends(input: ParseStream<'_>) -> bool {
+    input.is_empty() || input.peek(Token![,])
 }
 
 fn skip_to_comma_keeping(input: ParseStream<'_>) -> TokenStream {
@@ -284,13 +338,14 @@ fn alias(name: &Ident) -> Option<&'static str> {
         return None;
     }
     Some(match name.to_lowercase().as_str() {
-        "time_to_live" | "expires" | "expiry" | "expires_in" | "expire" | "retention" | "duration" | "timeout" => "ttl",
+        "time_to_live" | "expires" | "expiry" | "expires_in" | "expire_in" | "expires_after" | "expire"
+        | "retention" | "duration" | "timeout" | "max_age" => "ttl",
         "required" => "optional",
         "header_name" | "key_header" => "header",
         "tenant" | "principal" | "user" | "caller" => "scope",
         "hash" | "body" | "payload" => "fingerprint",
         "cache" | "responses" | "store_errors" => "record",
-        "max_body" | "max_size" | "limit" | "max_response_size" => "max_response",
+        "max_body" | "max_body_size" | "max_size" | "limit" | "max_response_size" => "max_response",
         "name" | "op" => "operation",
         "fail_open" | "fail_closed" | "on_error" => "outage",
         "lock" | "lock_timeout" | "lock_ttl" => "lease",
@@ -308,7 +363,7 @@ fn unknown(name: &Ident, errors: &mut Errors) {
 }
 
 /// Whether an expression is made of literals only.
-pub(crate) fn is_literal(expression: &Expr) -> bool {
+fn is_literal(expression: &Expr) -> bool {
     match expression {
         Expr::Lit(ExprLit {
             lit: Lit::Str(_) | Lit::ByteStr(_) | Lit::Int(_) | Lit::Char(_) | Lit::Bool(_), ..
@@ -319,10 +374,4 @@ pub(crate) fn is_literal(expression: &Expr) -> bool {
         Expr::Reference(inner) => is_literal(&inner.expr),
         _ => false,
     }
-}
-
-/// A number as the literal without suffix that generated code shows.
-pub(crate) fn number(value: u64) -> TokenStream {
-    let literal = Literal::u64_unsuffixed(value);
-    quote!(#literal)
 }

@@ -1,6 +1,6 @@
 //! How each option's value is read.
 
-use proc_macro2::{Delimiter, Group, Ident, TokenStream};
+use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use syn::{
     Error, Expr, LitStr, Path, Result, Token, Type,
     ext::IdentExt,
@@ -8,13 +8,14 @@ use syn::{
     punctuated::Punctuated,
 };
 
-use super::{Fingerprint, Form, Inner, Value, Window};
+use super::{Expression, Fingerprint, Form, Inner, Value, Window};
 use crate::{
     duration,
     errors::with_help,
     rules,
     senders::{READ, SENDERS},
     suggest::{all_of, closest, one_of},
+    tokens::Tokens,
 };
 
 /// One option as written, for the functions that read its value.
@@ -49,7 +50,13 @@ impl Given<'_> {
             let written = value.to_string();
             let quotable =
                 !written.is_empty() && written.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
-            let message = if syn::parse2::<syn::LitInt>(value.clone()).is_ok_and(|number| number.suffix().is_empty()) {
+            let message = if is_value(value) {
+                let of = if quotable { format!("`{written}`") } else { "an expression".to_owned() };
+                with_help(
+                    format!("`{name}` is a string: the attribute reads text, and can't know the value of {of}"),
+                    format!("write it out: `{example}`"),
+                )
+            } else if syn::parse2::<syn::LitInt>(value.clone()).is_ok_and(|number| number.suffix().is_empty()) {
                 format!("`{name}` is a string with a unit: `{example}`")
             } else if quotable && written.starts_with(|c: char| c.is_ascii_digit()) {
                 format!("`{name}` is a string: `{name} = \"{written}\"`")
@@ -73,24 +80,42 @@ impl Given<'_> {
             }
             Err(_) => {
                 let quoted = syn::parse2::<LitStr>(value.clone()).ok().map(|text| text.value());
-                Err(Error::new_spanned(
-                    value,
-                    match quoted.filter(|text| choices.contains(&text.as_str())) {
-                        Some(text) => format!("write it without quotes: `{name} = {text}`"),
-                        None => format!("`{name}` is {expected}"),
-                    },
-                ))
+                let message = match quoted {
+                    Some(text) if choices.contains(&text.as_str()) => without_quotes(name, &text),
+                    Some(text) => {
+                        let meant = closest(&text, choices.iter().copied());
+                        let question = meant.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
+                        format!("`{name}` is {expected}, without quotes{question}")
+                    }
+                    None => format!("`{name}` is {expected}"),
+                };
+                Err(Error::new_spanned(value, message))
             }
         }
     }
 }
 
-pub(super) fn expression(given: &Given<'_>) -> Result<Expr> {
+/// Whether a constant, a call or another macro stands where a text should.
+fn is_value(tokens: &TokenStream) -> bool {
+    let is_name = |token: TokenTree| match token {
+        TokenTree::Ident(name) => name != "true" && name != "false",
+        TokenTree::Punct(punct) => punct.as_char() == ':',
+        _ => false,
+    };
+    tokens.clone().into_iter().next().is_some_and(is_name)
+}
+
+fn without_quotes(name: &Ident, word: &str) -> String {
+    format!("write it without quotes: `{name} = {word}`")
+}
+
+pub(super) fn expression(given: &Given<'_>) -> Result<Expression> {
     let value = given.assigned()?;
-    if let Form::Assigned(Value { expression: Some(expression), .. }) = given.form {
-        return Ok(expression.clone());
+    if let Form::Assigned(Value { expression: Some((expr, tokens)), .. }) = given.form {
+        return Ok(Expression::new(expr.clone(), tokens.clone()));
     }
-    syn::parse2(value.clone()).map_err(|error| {
+    let parsed: Result<Expr> = syn::parse2(value.clone());
+    parsed.map(|expr| Expression::new(expr, value.clone().into_iter().collect())).map_err(|error| {
         let name = given.name;
         let help = format!("an expression of the handler's parameters, such as `{}`", given.example);
         let text = error.to_string();
@@ -116,7 +141,11 @@ pub(super) fn size(given: &Given<'_>) -> Result<u64> {
 pub(super) fn window(given: &Given<'_>) -> Result<Window> {
     let value = given.assigned()?;
     let Ok(name) = syn::parse2::<Ident>(value.clone()) else {
-        return duration(given).map(|ms| Window { ms, sender: None });
+        return duration(given).map(|ms| Window { ms, sender: None }).map_err(|error| {
+            let text = syn::parse2::<LitStr>(value.clone()).map(|text| text.value()).unwrap_or_default();
+            let known = SENDERS.iter().find(|sender| sender.name == text);
+            known.map_or(error, |sender| Error::new_spanned(value, without_quotes(given.name, sender.name)))
+        });
     };
     if let Some(sender) = SENDERS.iter().find(|sender| name == sender.name) {
         return Ok(Window { ms: sender.window_ms, sender: Some(sender) });
@@ -231,9 +260,11 @@ pub(super) fn inner(given: &Given<'_>) -> Result<Inner> {
     }
 }
 
-pub(super) fn state(given: &Given<'_>) -> Result<Type> {
+pub(super) fn state(given: &Given<'_>) -> Result<Tokens> {
     let value = given.assigned()?;
-    syn::parse2(value.clone())
+    let parsed: Result<Type> = syn::parse2(value.clone());
+    parsed
+        .map(|_| value.clone().into_iter().collect())
         .map_err(|_| Error::new_spanned(value, format!("`state` is the router's state, a type: `{}`", given.example)))
 }
 

@@ -1,131 +1,152 @@
 //! What a `key` or `scope` reads: the parameters, bound by reference, before the handler runs.
 
-use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
-use quote::{ToTokens, TokenStreamExt, quote, quote_spanned};
-use syn::{Expr, ext::IdentExt};
+use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
+use quote::ToTokens;
+use syn::Expr;
 
-use super::{Printer, spans::located};
-use crate::errors::edges;
+use super::{Printer, local, spans::located, start};
+use crate::{
+    args::Expression,
+    errors::edges,
+    handler::Binding,
+    tokens::{Tokens, group, put, tokens},
+};
 
 impl Printer<'_> {
-    /// `{ let State(app) = &__idem_arg0; scoped(&mut head, &(app.tenant)); }`
-    pub(super) fn expressions(&self, head: &Ident) -> Option<TokenStream> {
+    /// `let head = { let State(app) = &__idem_arg0; scoped(captured.head, &(app.tenant)) };`; returns what the head is called
+    /// from then on.
+    pub(super) fn expressions(&self, head: Tokens, out: &mut Tokens) -> Tokens {
         let given = [("scoped", &self.arguments.scope), ("keyed", &self.arguments.key)];
         let given: Vec<_> = given.into_iter().filter_map(|(name, slot)| Some((name, slot.value()?))).collect();
-        let reads = match given.as_slice() {
-            [] => return None,
+        let at = Span::call_site();
+        let name = local("head");
+        let read = match given.as_slice() {
+            [] => return head,
             // One call costs the compiler less than two.
-            [(_, scope), (_, key)] if ![scope, key].iter().any(|one| has_macro(one.to_token_stream())) => {
-                let at = start(scope);
-                let (function, scope, key) = (self.runtime("scoped_and_keyed", at), operand(scope), operand(key));
-                quote_spanned!(at=> #function(&mut #head, #scope, #key);)
+            [(_, scope), (_, key)] if !has_macro(&scope.tokens) && !has_macro(&key.tokens) => {
+                let at = start(&scope.tokens);
+                let (scope, key) = (operand(&scope.expr, &scope.tokens), operand(&key.expr, &key.tokens));
+                let function = self.runtime("scoped_and_keyed", at);
+                tokens!(at; #function(#head, #scope, #key))
             }
-            given => given.iter().map(|(function, expression)| self.read(function, expression, head)).collect(),
+            [(function, expression)] if !has_macro(&expression.tokens) => self.read(function, expression, &head),
+            given => {
+                let mut each = Tokens::new();
+                let out = &mut each;
+                put!(out, at; let #name = #head;);
+                for (function, expression) in given {
+                    let read = self.read(function, expression, &tokens!(at; #name));
+                    let at = start(&expression.tokens);
+                    // Nothing that a macro hides can leave the wrapper.
+                    let inside = self.runtime("inside", at);
+                    put!(out, at; let #name = #inside(|| #read););
+                }
+                put!(out, at; #name);
+                each
+            }
         };
         let bindings = self.bindings();
-        Some(quote!({ #bindings #reads }))
+        put!(out, at; let #name = { #bindings #read };);
+        tokens!(located(self.handler.sig.ident.span()); #name)
     }
 
-    fn read(&self, function: &str, expression: &Expr, head: &Ident) -> TokenStream {
-        let at = start(expression);
-        let (function, operand) = (self.runtime(function, at), operand(expression));
-        let call = quote_spanned!(at=> #function(&mut #head, #operand););
-        if !has_macro(expression.to_token_stream()) {
-            return call;
-        }
-        // Nothing that a macro hides can leave the wrapper.
-        let (inside, read) = (self.runtime("inside", at), self.runtime("Read", at));
-        quote_spanned!(at=> #inside(|| { #call #read });)
+    fn read(&self, function: &str, expression: &Expression, head: &Tokens) -> Tokens {
+        let (start, end) = edges(&expression.tokens).unwrap_or_else(|| (Span::call_site(), Span::call_site()));
+        let (operand, mut read) = (operand(&expression.expr, &expression.tokens), Tokens::new());
+        let arguments = tokens!(located(start); #head, #operand);
+        self.call_runtime(function, arguments, (located(start), located(end)), &mut read);
+        read
     }
 
     /// The parameters that are read; all of them where a name is no parameter's, so that the compiler can suggest one.
-    fn bindings(&self) -> TokenStream {
+    fn bindings(&self) -> Tokens {
+        let mut bindings = Tokens::new();
+        if self.read.is_empty() {
+            return bindings;
+        }
+        let (at, out) = (Span::call_site(), &mut bindings);
         let all = self.read.iter().any(|names| names.has_stranger(self.handler));
-        let mut bindings = TokenStream::new();
         for slot in &self.slots {
             let Some(param) = slot.param else { continue };
-            if self.read.is_empty() || !(all || param.bindings().iter().any(|name| self.reads(name))) {
+            if !(all || param.bindings().iter().any(|name| self.reads(name))) {
                 continue;
             }
             let (cfg, pattern, name) = (&slot.cfg, param.by_reference(), slot.value(&self.last));
-            bindings.extend(quote!(#cfg let #pattern = &#name;));
+            put!(out, at; #cfg let #pattern = &#name;);
             // Naming an `_unused` one here would be a use of it.
-            let unread = param.bindings().iter().filter(|name| !name.to_string().starts_with('_') && !self.reads(name));
-            let unread: Vec<&Ident> = unread.collect();
-            if !unread.is_empty() {
-                bindings.extend(quote!(#cfg let _ = (#(&#unread,)*);));
+            let unread = param.bindings().iter().filter(|binding| !binding.is_hidden && !self.reads(binding));
+            let mut references = Tokens::new();
+            for Binding { ident, .. } in unread {
+                let out = &mut references;
+                put!(out, at; &#ident,);
+            }
+            if !references.is_empty() {
+                put!(out, at; #cfg let _ = (#references););
             }
         }
         bindings
     }
 
-    fn reads(&self, binding: &Ident) -> bool {
-        let name = binding.unraw().to_string();
-        self.read.iter().any(|names| names.read(&name))
+    fn reads(&self, binding: &Binding) -> bool {
+        self.read.iter().any(|names| names.read(&binding.name))
     }
 
     /// The body as written; what a `key` or `scope` reads is no unused variable in it.
     pub(super) fn inner_body(&self) -> Group {
         let body = &self.handler.body;
-        if self.read.is_empty() {
-            return body.clone();
-        }
-        let read = |binding: &Ident| !binding.unraw().to_string().starts_with('_') && self.reads(binding);
-        let mut uses = TokenStream::new();
-        for param in &self.handler.params {
-            let cfgs = &param.cfgs;
-            for binding in param.bindings().iter().filter(|binding| read(binding)) {
-                let span = located(binding.span());
-                uses.extend(quote_spanned!(span=> #(#[cfg(#cfgs)])* let _ = &#binding;));
+        let mut uses = Tokens::new();
+        for param in self.handler.params.iter().filter(|_| !self.read.is_empty()) {
+            for binding in param.bindings().iter().filter(|binding| !binding.is_hidden && self.reads(binding)) {
+                let ident = &binding.ident;
+                let (at, out) = (located(ident.span()), &mut uses);
+                for cfg in &param.cfgs {
+                    put!(out, at; #[cfg(#cfg)]);
+                }
+                put!(out, at; let _ = &#ident;);
             }
         }
-        let inner_attribute =
-            matches!(body.stream().into_iter().next(), Some(TokenTree::Punct(punct)) if punct.as_char() == '#');
-        if uses.is_empty() || inner_attribute {
+        if uses.is_empty() || self.handler.has_inner_attribute() {
             return body.clone();
         }
-        uses.extend(body.stream());
-        let mut block = Group::new(body.delimiter(), uses);
+        let mut stream: TokenStream = uses.into_iter().collect();
+        stream.extend([body.stream()]);
+        let mut block = Group::new(body.delimiter(), stream);
         block.set_span(body.span());
         block
     }
 }
 
-fn start(expression: &Expr) -> Span {
-    edges(expression).map_or_else(Span::call_site, |(start, _)| located(start))
-}
-
 /// Whether a macro is called, which may expand to anything.
-fn has_macro(tokens: TokenStream) -> bool {
-    let mut tokens = tokens.into_iter().peekable();
-    while let Some(token) = tokens.next() {
-        let found = match &token {
-            TokenTree::Punct(punct) => punct.as_char() == '!' && matches!(tokens.peek(), Some(TokenTree::Group(_))),
-            TokenTree::Group(group) => has_macro(group.stream()),
-            _ => false,
-        };
-        if found {
-            return true;
-        }
-    }
-    false
+fn has_macro(tokens: &[TokenTree]) -> bool {
+    let calls = tokens
+        .windows(2)
+        .any(|pair| matches!(pair, [TokenTree::Punct(punct), TokenTree::Group(_)] if punct.as_char() == '!'));
+    let within = |token: &TokenTree| {
+        let TokenTree::Group(group) = token else { return false };
+        let inside: Tokens = group.stream().into_iter().collect();
+        has_macro(&inside)
+    };
+    calls || tokens.iter().any(within)
 }
 
 /// `&(a.b)`; of a tuple each element by itself, as a tuple of places can't be built by reference.
-fn operand(expression: &Expr) -> TokenStream {
-    let (start, end) = edges(expression).unwrap_or_else(|| (Span::call_site(), Span::call_site()));
+fn operand(expression: &Expr, tokens: &Tokens) -> Tokens {
+    let (start, end) = edges(tokens).unwrap_or_else(|| (Span::call_site(), Span::call_site()));
+    let list = |expression: &Expr| expression.to_token_stream().into_iter().collect();
     let inside = match expression {
-        Expr::Paren(inner) => return operand(&inner.expr),
-        Expr::Group(inner) => return operand(&inner.expr),
+        Expr::Paren(inner) => return operand(&inner.expr, &list(&inner.expr)),
+        Expr::Group(inner) => return operand(&inner.expr, &list(&inner.expr)),
         Expr::Tuple(tuple) if !tuple.elems.is_empty() => {
-            let elements = tuple.elems.iter().map(operand);
-            quote!(#(#elements,)*)
+            let mut elements = Tokens::new();
+            for element in &tuple.elems {
+                let (element, out) = (operand(element, &list(element)), &mut elements);
+                put!(out, Span::call_site(); #element,);
+            }
+            elements
         }
-        other => other.to_token_stream(),
+        _ => tokens.clone(),
     };
-    let mut group = Group::new(proc_macro2::Delimiter::Parenthesis, inside);
-    group.set_span(located(end));
-    let mut tokens = quote_spanned!(located(start)=> &);
-    tokens.append(group);
-    tokens
+    let mut operand = tokens!(located(start); &);
+    operand.push(group(Delimiter::Parenthesis, inside, located(end)));
+    operand
 }

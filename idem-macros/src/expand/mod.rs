@@ -10,18 +10,19 @@ mod slots;
 mod spans;
 mod transactions;
 
-use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
-use quote::{ToTokens, format_ident, quote, quote_spanned};
-use syn::{Attribute, FnArg, GenericParam, Generics, ReturnType, Signature, Type, ext::IdentExt};
+use proc_macro2::{Delimiter, Ident, Literal, Span, TokenStream, TokenTree};
+use quote::{ToTokens, format_ident};
+use syn::{Attribute, GenericParam, Generics, ext::IdentExt};
 
 use self::{
     slots::{ParamSlot, slots},
-    spans::{located, relocated_to, respanned},
+    spans::{located, relocated_to},
 };
 use crate::{
-    args::{Arguments, Inner, Slot, is_literal},
+    args::{Arguments, Inner},
     errors::edges,
-    handler::Handler,
+    handler::{Handler, Param},
+    tokens::{Put, Tokens, group, put, tokens},
     validate::Names,
 };
 
@@ -35,31 +36,35 @@ const TOO_MANY_ARGUMENTS: usize = 7;
 ///
 /// fn create(__idem_arg0: S, __idem_captured: NeedsIdempotency<E>) -> IdemFuture {
 ///     async fn create(State(app): S, Json(b): E) -> R { … }
-///     let mut head = captured.head;
 ///     let last = captured.last;
-///     { let State(app) = &__idem_arg0; scoped(&mut head, &(app.tenant)); }
-///     run(send({ create }(__idem_arg0, last)), head, Policy::new(module_path!(), "create", 86400000))
+///     let head = { let State(app) = &__idem_arg0; scoped(captured.head, &(app.tenant)) };
+///     run({ create }(__idem_arg0, last), head, module_path!(), "create", 86400000)
 /// }
 /// ```
 pub(crate) fn expand(arguments: &Arguments, handler: &Handler) -> TokenStream {
     let printer = Printer::new(arguments, handler);
+    let mut content = Tokens::new();
     let inner = printer.inner();
-    let (nested, beside) = if printer.place.is_nested() { (inner, None) } else { (TokenStream::new(), Some(inner)) };
-    let (checks, body) = (printer.transactions(), printer.body());
-    let wrapper = printer.wrapper(quote!(#nested #checks #body));
-    quote!(#wrapper #beside)
+    let beside = if printer.place.is_nested() {
+        content = inner;
+        Tokens::new()
+    } else {
+        inner
+    };
+    content.extend(printer.transactions());
+    printer.body(&mut content);
+    let mut wrapper = printer.wrapper(content);
+    wrapper.extend(beside);
+    wrapper.into_iter().collect()
 }
 
 /// A wrapper of the same type round a function that can't be called, so that its error stays the only one.
 pub(crate) fn stub(arguments: &Arguments, handler: &Handler) -> TokenStream {
     let printer = Printer::new(arguments, handler);
-    let Handler { sig, body, .. } = handler;
+    let Handler { written, body, .. } = handler;
     let callee = &printer.callee;
-    printer.wrapper(quote! {
-        #sig #body
-        let _ = #callee;
-        ::core::unreachable!()
-    })
+    let content = tokens!(Span::call_site(); #written #body let _ = #callee; ::core::unreachable!());
+    printer.wrapper(content).into_iter().collect()
 }
 
 /// Where the handler as written goes.
@@ -85,11 +90,11 @@ struct Printer<'a> {
     /// The inner function's name.
     name: Ident,
     /// The inner function as a value.
-    callee: TokenStream,
+    callee: Tokens,
     /// The parameters of each configuration.
     slots: Vec<ParamSlot<'a>>,
     /// What the expressions read; nothing of those made of literals.
-    read: Vec<Names>,
+    read: Vec<&'a Names>,
     incoming: Ident,
     captured: Ident,
     last: Ident,
@@ -98,31 +103,26 @@ struct Printer<'a> {
 impl<'a> Printer<'a> {
     fn new(arguments: &'a Arguments, handler: &'a Handler) -> Self {
         let ident = &handler.sig.ident;
-        let located = located(ident.span());
-        let (place, name, callee) = match arguments.inner.value() {
-            Some(Inner::Free(name)) => (Place::Named, name.clone(), name.to_token_stream()),
-            Some(Inner::Associated(name)) => {
-                let callee = name.to_token_stream();
-                (Place::Named, name.clone(), quote_spanned!(located=> Self::#callee))
-            }
+        let at = located(ident.span());
+        let (place, name, of_self) = match arguments.inner.value() {
+            Some(Inner::Free(name)) => (Place::Named, name.clone(), false),
+            Some(Inner::Associated(name)) => (Place::Named, name.clone(), true),
             None if handler.mentions_self() => {
-                let name = format_ident!("__idem_{}", ident.unraw(), span = located);
-                (Place::Sibling, name.clone(), quote_spanned!(located=> Self::#name))
+                (Place::Sibling, format_ident!("__idem_{}", ident.unraw(), span = at), true)
             }
-            None => (Place::Nested, ident.clone(), ident.to_token_stream()),
+            None => (Place::Nested, ident.clone(), false),
         };
-        let turbofish = turbofish(&handler.sig.generics, located);
+        let mut callee = if of_self { tokens!(at; Self::#name) } else { vec![name.clone().into()] };
+        turbofish(&handler.sig.generics, at).put(&mut callee);
+        let expressions = [&arguments.scope, &arguments.key].into_iter().filter_map(|slot| slot.value());
         Self {
             arguments,
             handler,
             place,
             name,
-            callee: quote!(#callee #turbofish),
+            callee,
             slots: slots(&handler.params),
-            read: {
-                let expressions = [&arguments.scope, &arguments.key].into_iter().filter_map(Slot::value);
-                expressions.filter(|expression| !is_literal(expression)).map(Names::of).collect()
-            },
+            read: expressions.filter(|one| !one.is_literal).map(|one| &one.names).collect(),
             incoming: local("incoming"),
             captured: local("captured"),
             last: local("last"),
@@ -130,108 +130,123 @@ impl<'a> Printer<'a> {
     }
 
     /// A name in the runtime's private door, located at `span`.
-    fn runtime(&self, name: &str, span: Span) -> TokenStream {
+    fn runtime(&self, name: &str, span: Span) -> Tokens {
         let mut path = runtime_crate(self.arguments, span);
-        path.extend(spans::path(&["__private", name], span));
+        let (path_out, name) = (&mut path, Ident::new(name, span));
+        put!(path_out, span; ::__private::#name);
         path
     }
 
     /// The handler as its author wrote it.
-    fn inner(&self) -> TokenStream {
-        let Handler { sig, vis, attrs, .. } = self.handler;
-        let body = self.inner_body();
-        let mut sig = sig.clone();
-        sig.ident = self.name.clone();
+    fn inner(&self) -> Tokens {
+        let Handler { vis, attrs, written, .. } = self.handler;
+        let mut inner = Tokens::new();
+        let out = &mut inner;
         let lints = attrs.iter().filter(|attribute| moves_to_sibling(attribute));
+        let lints = lints.map(ToTokens::to_token_stream);
         match self.place {
-            Place::Nested => {
-                let allow = self.allow_too_many_arguments();
-                quote!(#allow #sig #body)
+            Place::Nested => self.allow_too_many_arguments(out),
+            Place::Sibling => {
+                let lints: TokenStream = lints.collect();
+                put!(out, Span::call_site(); #lints #[doc(hidden)]);
             }
-            Place::Sibling => quote!(#(#lints)* #[doc(hidden)] #sig #body),
             Place::Named => {
-                let doc = format!("`{}` as written, without its guard.", self.handler.plain_name());
-                quote!(#(#lints)* #[doc = #doc] #vis #sig #body)
+                let doc = Literal::string(&format!("`{}` as written, without its guard.", self.handler.plain_name()));
+                let lints: TokenStream = lints.collect();
+                put!(out, Span::call_site(); #lints #[doc = #doc] #vis);
             }
         }
+        let before = out.len();
+        written.put(out);
+        let function =
+            out.iter().skip(before).position(|token| matches!(token, TokenTree::Ident(word) if word == "fn"));
+        if let Some(name) = function.and_then(|function| out.get_mut(before + function + 1)) {
+            *name = self.name.clone().into();
+        }
+        out.push(self.inner_body().into());
+        inner
     }
 
     /// One function of the two keeps the lint, so that it is reported once.
-    fn allow_too_many_arguments(&self) -> Option<TokenStream> {
-        let span = located(self.handler.sig.ident.span());
-        (self.handler.sig.inputs.len() > TOO_MANY_ARGUMENTS)
-            .then(|| quote_spanned!(span=> #[allow(clippy::too_many_arguments)]))
+    fn allow_too_many_arguments(&self, out: &mut Tokens) {
+        if self.handler.params.len() > TOO_MANY_ARGUMENTS {
+            put!(out, located(self.handler.sig.ident.span()); #[allow(clippy::too_many_arguments)]);
+        }
     }
 
-    fn wrapper(&self, content: TokenStream) -> TokenStream {
-        let Handler { attrs, vis, sig, body, .. } = self.handler;
+    fn wrapper(&self, content: Tokens) -> Tokens {
+        let Handler { attrs, vis, sig, body, output, .. } = self.handler;
         let nested = self.place.is_nested();
-        let attrs = attrs.iter().filter(|attribute| nested || !moves_to_sibling(attribute));
-        let allow = if nested { None } else { self.allow_too_many_arguments() };
-        let generics = outlive::generics(&sig.generics);
-        let (fn_token, ident) = (&sig.fn_token, &sig.ident);
-        let (params, where_clause) = (self.params(), &generics.where_clause);
-        let mut params_group = TokenStream::new();
-        sig.paren_token.surround(&mut params_group, |tokens| tokens.extend(params));
+        let mut wrapper = Tokens::new();
+        let out = &mut wrapper;
+        for attribute in attrs.iter().filter(|attribute| nested || !moves_to_sibling(attribute)) {
+            attribute.to_token_stream().put(out);
+        }
+        if !nested {
+            self.allow_too_many_arguments(out);
+        }
+        let ident = &sig.ident;
+        vis.put(out);
+        out.push(Ident::new("fn", sig.fn_token.span).into());
+        ident.put(out);
+        let generics = (!sig.generics.params.is_empty()).then(|| outlive::generics(&sig.generics));
+        generics.as_ref().map(ToTokens::to_token_stream).put(out);
+        out.push(group(Delimiter::Parenthesis, self.params(), self.handler.parens));
         // The author's spans: lints of the signature stand at its return type and body.
-        let (start, end) = edges(&sig.output).unwrap_or((ident.span(), ident.span()));
-        let future = {
-            let krate = respanned(self.runtime("IdemFuture", start), start);
-            let mut tokens: Vec<TokenTree> = krate.into_iter().collect();
-            if let Some(name) = tokens.last_mut() {
-                name.set_span(end);
-            }
-            tokens.into_iter().collect::<TokenStream>()
-        };
-        let arrow = match &sig.output {
-            ReturnType::Type(arrow, _) => quote!(#arrow),
-            ReturnType::Default => quote_spanned!(start=> ->),
-        };
-        let mut block = Group::new(Delimiter::Brace, content);
-        block.set_span(body.span());
-        quote!(#(#attrs)* #allow #vis #fn_token #ident #generics #params_group #arrow #future #where_clause #block)
+        let (start, end) = edges(output).unwrap_or((ident.span(), ident.span()));
+        let mut future = self.runtime("IdemFuture", start);
+        future.iter_mut().for_each(|token| token.set_span(start));
+        if let Some(name) = future.last_mut() {
+            name.set_span(end);
+        }
+        put!(out, start; -> #future);
+        let where_clause = generics.as_ref().map_or(&sig.generics, |generics| generics).where_clause.to_token_stream();
+        where_clause.put(out);
+        out.push(group(Delimiter::Brace, content, body.span()));
+        wrapper
     }
 
     /// The wrapper's parameters: axum extracts as before, but the last one through the runtime.
-    fn params(&self) -> TokenStream {
-        let mut params = TokenStream::new();
+    fn params(&self) -> Tokens {
+        let mut params = Tokens::new();
+        let out = &mut params;
         for slot in &self.slots {
-            let cfg = &slot.cfg;
-            let ty = slot.ty();
-            let at = edges(&ty).map_or_else(Span::call_site, |(start, _)| located(start));
-            let param = match (&self.arguments.state.value(), slot.last) {
+            let (cfg, ty) = (&slot.cfg, slot.ty());
+            let at = start(&ty);
+            cfg.put(out);
+            match (self.arguments.state.value(), slot.last) {
                 (Some(state), true) => {
                     let (incoming, name) = (self.runtime("Incoming", at), &self.incoming);
-                    quote_spanned!(at=> #name: #incoming<#state>)
+                    put!(out, at; #name: #incoming<#state>,);
                 }
                 (Some(_), false) => {
                     let skipped = self.runtime("Skipped", at);
-                    quote_spanned!(at=> _: #skipped)
+                    put!(out, at; _: #skipped,);
                 }
                 (None, true) => {
-                    let (needs, mode, captured) = (self.runtime("NeedsIdempotency", at), self.mode(at), &self.captured);
-                    quote_spanned!(at=> #captured: #needs<#ty #mode>)
+                    let (needs, captured) = (self.runtime("NeedsIdempotency", at), &self.captured);
+                    let mode = self.mode(at);
+                    put!(out, at; #captured: #needs<#ty #mode>,);
                 }
                 (None, false) => {
                     let name = slot.name(&self.last);
-                    quote_spanned!(at=> #name: #ty)
+                    put!(out, at; #name: #ty,);
                 }
-            };
-            params.extend(quote!(#cfg #param,));
+            }
         }
         params
     }
 
     /// `, InState<OtherHeader>`; nothing where all is at its default, to keep the type short in axum's errors.
-    fn mode(&self, at: Span) -> TokenStream {
+    fn mode(&self, at: Span) -> Tokens {
         let layer = self.in_layer();
         let key = self.key_mode();
         if !layer && key == "Required" {
-            return TokenStream::new();
+            return Tokens::new();
         }
         let place = self.runtime(if layer { "InLayer" } else { "InState" }, at);
         let key = self.runtime(key, at);
-        quote_spanned!(at=> , #place<#key>)
+        tokens!(at; , #place<#key>)
     }
 
     fn in_layer(&self) -> bool {
@@ -256,62 +271,52 @@ impl<'a> Printer<'a> {
         self.arguments.header.value().filter(|header| !header.value().eq_ignore_ascii_case("idempotency-key"))
     }
 
-    fn body(&self) -> TokenStream {
-        let guarded = self.guarded();
+    fn body(&self, out: &mut Tokens) {
         match self.arguments.state.value() {
-            Some(state) => self.extract(state, &guarded),
-            None => guarded,
+            Some(state) => self.extract(state, out),
+            None => self.guarded(out),
         }
     }
 
     /// With `state = X` the wrapper extracts itself, so that each mistake is one error at its type. All that waits is in
     /// the runtime: a future of the wrapper's own would cost the compiler more than the rest together.
-    fn extract(&self, state: &Type, guarded: &TokenStream) -> TokenStream {
+    fn extract(&self, state: &Tokens, out: &mut Tokens) {
         let (incoming, captured, parts) = (&self.incoming, &self.captured, local("parts"));
-        let at_state = edges(state).map_or_else(Span::call_site, |(start, _)| located(start));
-        let supply = self.runtime(if self.in_layer() { "supplied_by_layer" } else { "supply" }, at_state);
-        let inferred = (!self.in_layer()).then(|| quote!(, _));
-        let mut extracted = quote_spanned!(at_state=> let #parts = #supply::<#state #inferred>(#incoming););
-        let (mut parted, mut last) = (Vec::new(), TokenStream::new());
+        let at = start(state);
+        let supply = self.runtime(if self.in_layer() { "supplied_by_layer" } else { "supply" }, at);
+        let inferred = if self.in_layer() { Tokens::new() } else { tokens!(at; , _) };
+        put!(out, at; let #parts = #supply::<#state #inferred>(#incoming););
+        let (mut parted, mut last) = (Vec::new(), Tokens::new());
         for slot in &self.slots {
             let (cfg, ty) = (&slot.cfg, slot.ty());
-            let at = edges(&ty).map_or_else(Span::call_site, |(start, _)| located(start));
+            let at = start(&ty);
             if slot.last {
-                let (last_of, key) = (self.runtime("last_of", at), self.runtime(self.key_mode(), at));
-                last.extend(quote_spanned!(at=> #cfg let #parts = #last_of::<#ty, #key, #state, _, _>(#parts);));
+                let (last_of, key, out) = (self.runtime("last_of", at), self.runtime(self.key_mode(), at), &mut last);
+                put!(out, at; #cfg let #parts = #last_of::<#ty, #key, #state, _, _>(#parts););
             } else {
                 let (part_of, name) = (self.runtime("part_of", at), slot.name(&self.last));
-                extracted.extend(quote_spanned!(at=> #cfg let #parts = #part_of::<#ty, #state, _>(#parts);));
-                parted.push(quote_spanned!(at=> #cfg let (#parts, #name) = #parts;));
+                put!(out, at; #cfg let #parts = #part_of::<#ty, #state, _>(#parts););
+                parted.push(tokens!(at; #cfg let (#parts, #name) = #parts;));
             }
         }
-        parted.reverse();
-        let then = self.runtime("then", Span::call_site());
-        quote! {
-            #extracted
-            #last
-            #then(#parts, |#parts, #captured| { #(#parted)* let () = #parts; #guarded })
-        }
+        let mut guarded: Tokens = parted.into_iter().rev().flatten().collect();
+        let at = Span::call_site();
+        guarded.extend(tokens!(at; let () = #parts;));
+        self.guarded(&mut guarded);
+        let then = self.runtime("then", at);
+        put!(out, at; #last #then(#parts, |#parts, #captured| { #guarded }));
     }
 
     /// The wrapper's parameters are read, then given to the handler in `run(…)`.
-    fn guarded(&self) -> TokenStream {
-        let span = located(self.handler.sig.ident.span());
-        let (captured, head) = (&self.captured, local("head"));
-        let expressions = self.expressions(&head);
-        let (parted, head) = if self.is_parted() {
-            let last = &self.last;
-            let mutable = expressions.is_some().then(|| quote_spanned!(span=> mut));
-            let parted = quote_spanned! {span=>
-                let #mutable #head = #captured.head;
-                let #last = #captured.last;
-            };
-            (Some(parted), head.to_token_stream())
-        } else {
-            (None, quote_spanned!(span=> #captured.head))
-        };
-        let run = self.run(&head);
-        quote!(#parted #expressions #run)
+    fn guarded(&self, out: &mut Tokens) {
+        let at = located(self.handler.sig.ident.span());
+        let (captured, last) = (&self.captured, &self.last);
+        let head = tokens!(at; #captured.head);
+        if self.is_parted() {
+            put!(out, at; let #last = #captured.last;);
+        }
+        let head = self.expressions(head, out);
+        self.run(&head, out);
     }
 
     /// Whether the last parameter has a variable of its own, for expressions to read or because `#[cfg]` chooses it.
@@ -320,39 +325,52 @@ impl<'a> Printer<'a> {
         given.into_iter().any(|slot| slot.value().is_some()) || self.slots.iter().any(|slot| !slot.cfg.is_empty())
     }
 
-    /// `run(send(…), head, policy)`: `send(…)` reaches from the return type's first token to its last, as that is what is
-    /// underlined where it is no response; the call in it is located at the handler's name, for a future that isn't `Send`.
-    /// It stands first: whatever is called while the arguments are alive costs the compiler the way out of a panic.
-    fn run(&self, head: &TokenStream) -> TokenStream {
+    /// `run(…)` reaches from the return type's first token to its last, as that is what is underlined where it is no
+    /// response; the call in it is located at the handler's name, for a future that isn't `Send`. It stands first: whatever
+    /// is called while the arguments are alive costs the compiler the way out of a panic.
+    fn run(&self, head: &Tokens, out: &mut Tokens) {
         let ident = self.handler.sig.ident.span();
-        let output = match &self.handler.sig.output {
-            ReturnType::Type(_, ty) => edges(ty),
-            ReturnType::Default => None,
-        };
-        let (start, end) = output.unwrap_or((ident, ident));
+        let (start, end) = edges(&self.handler.output).unwrap_or((ident, ident));
         let at = located(start);
-        let (run, send) = (self.runtime("run", at), self.runtime("send", at));
         let policy = self.policy(at);
-        let mut awaited = Group::new(Delimiter::Parenthesis, self.call());
-        awaited.set_span(located(end));
-        quote_spanned!(at=> #run(#send #awaited, #head, #policy))
+        let by = !matches!(policy, policy::Printed::Default(_));
+        let (call, policy) = (self.call(), policy.into_tokens());
+        let arguments = tokens!(at; #call, #head, #policy);
+        self.call_runtime(if by { "run_by" } else { "run" }, arguments, (at, located(end)), out);
+    }
+
+    /// `name(…)` from one place to another, as the compiler underlines the call or its path.
+    fn call_runtime(&self, name: &str, arguments: Tokens, (start, end): (Span, Span), out: &mut Tokens) {
+        let mut function = self.runtime(name, start);
+        if let Some(name) = function.last_mut() {
+            name.set_span(end);
+        }
+        out.extend(function);
+        out.push(group(Delimiter::Parenthesis, arguments, end));
     }
 
     /// `{ create }(…)`: clippy takes a function that is used as a value for one that has to be `async`.
-    fn call(&self) -> TokenStream {
-        let span = located(self.handler.sig.ident.span());
-        let callee = relocated_to(self.callee.clone(), span);
+    fn call(&self) -> Tokens {
+        let at = located(self.handler.sig.ident.span());
+        let callee = relocated_to(self.callee.clone(), at);
         let parted = self.is_parted();
-        let values = self.slots.iter().filter(|slot| slot.param.is_some()).map(|slot| {
-            let (cfg, name) = (&slot.cfg, slot.value(&self.last));
+        let mut values = Tokens::new();
+        let out = &mut values;
+        for slot in self.slots.iter().filter(|slot| slot.param.is_some()) {
+            let (cfg, name, captured) = (&slot.cfg, slot.value(&self.last), &self.captured);
             if slot.last && !parted {
-                let captured = &self.captured;
-                return quote_spanned!(span=> #captured.last);
+                put!(out, at; #captured.last);
+            } else {
+                put!(out, at; #cfg #name,);
             }
-            quote_spanned!(span=> #cfg #name)
-        });
-        quote_spanned!(span=> { #callee }(#(#values),*))
+        }
+        tokens!(at; { #callee }(#values))
     }
+}
+
+/// Where an error in some tokens is underlined.
+fn start(tokens: &[TokenTree]) -> Span {
+    edges(tokens).map_or_else(Span::call_site, |(start, _)| located(start))
 }
 
 /// A name of the wrapper's own, which the author's code can't see.
@@ -361,17 +379,18 @@ fn local(name: &str) -> Ident {
 }
 
 /// `::<T, N>`; lifetimes are inferred.
-fn turbofish(generics: &Generics, span: Span) -> Option<TokenStream> {
-    let names: Vec<TokenStream> = generics
-        .params
-        .iter()
-        .filter_map(|parameter| match parameter {
-            GenericParam::Type(parameter) => Some(parameter.ident.to_token_stream()),
-            GenericParam::Const(parameter) => Some(parameter.ident.to_token_stream()),
-            GenericParam::Lifetime(_) => None,
-        })
-        .collect();
-    (!names.is_empty()).then(|| quote_spanned!(span=> ::<#(#names),*>))
+fn turbofish(generics: &Generics, at: Span) -> Tokens {
+    let mut names = Tokens::new();
+    for parameter in &generics.params {
+        let name = match parameter {
+            GenericParam::Type(parameter) => &parameter.ident,
+            GenericParam::Const(parameter) => &parameter.ident,
+            GenericParam::Lifetime(_) => continue,
+        };
+        let out = &mut names;
+        put!(out, at; #name,);
+    }
+    if names.is_empty() { names } else { tokens!(at; ::<#names>) }
 }
 
 /// Lints of the body go where the body goes; those of the item stay with the name that is public.
@@ -385,22 +404,15 @@ fn moves_to_sibling(attribute: &Attribute) -> bool {
 }
 
 /// The runtime crate's path, located at `span`.
-pub(crate) fn runtime_crate(arguments: &Arguments, span: Span) -> TokenStream {
-    let path = arguments.krate.value().map(|path| relocated_to(path.to_token_stream(), span));
-    path.unwrap_or_else(|| spans::path(&["idem_runtime"], span).collect())
-}
-
-/// The function as written, without what a handler can't be.
-pub(crate) fn callable(sig: &Signature) -> Signature {
-    let mut sig = sig.clone();
-    sig.constness = None;
-    sig.abi = None;
-    sig.variadic = None;
-    sig
+pub(crate) fn runtime_crate(arguments: &Arguments, span: Span) -> Tokens {
+    match arguments.krate.value() {
+        Some(path) => relocated_to(path.to_token_stream().into_iter().collect(), span),
+        None => tokens!(span; ::idem_runtime),
+    }
 }
 
 /// Whether a parameter's type is `impl Trait`, so that the function is no value by itself.
-pub(crate) fn has_impl_trait(sig: &Signature) -> bool {
+pub(crate) fn has_impl_trait(handler: &Handler) -> bool {
     struct Find(bool);
     impl syn::visit::Visit<'_> for Find {
         fn visit_type_impl_trait(&mut self, _: &syn::TypeImplTrait) {
@@ -408,10 +420,8 @@ pub(crate) fn has_impl_trait(sig: &Signature) -> bool {
         }
     }
     let mut find = Find(false);
-    for input in &sig.inputs {
-        if let FnArg::Typed(input) = input {
-            syn::visit::Visit::visit_type(&mut find, &input.ty);
-        }
+    for ty in handler.params.iter().map(Param::parsed) {
+        syn::visit::Visit::visit_type(&mut find, &ty);
     }
     find.0
 }

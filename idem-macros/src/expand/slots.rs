@@ -1,10 +1,13 @@
 //! The parameters, and which of them is the last.
 
-use proc_macro2::{Ident, TokenStream};
-use quote::{ToTokens, quote};
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::quote;
 
 use super::outlive;
-use crate::handler::Param;
+use crate::{
+    handler::Param,
+    tokens::{Tokens, put, tokens},
+};
 
 /// A parameter in one configuration: `#[cfg]` on trailing ones makes different ones the last.
 pub(super) struct ParamSlot<'a> {
@@ -17,9 +20,12 @@ pub(super) struct ParamSlot<'a> {
 
 impl ParamSlot<'_> {
     /// The parameter's type, with no lifetime left to infer: the handler runs in its own task.
-    pub(super) fn ty(&self) -> TokenStream {
-        let Some(param) = self.param else { return quote!(()) };
-        outlive::parameter(&param.original.ty).into_token_stream()
+    pub(super) fn ty(&self) -> Tokens {
+        match self.param {
+            None => tokens!(Span::call_site(); ()),
+            Some(param) if param.may_borrow => outlive::parameter(param.parsed()),
+            Some(param) => param.ty.clone(),
+        }
     }
 
     pub(super) fn name<'s>(&'s self, last: &'s Ident) -> &'s Ident {

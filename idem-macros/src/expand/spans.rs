@@ -1,43 +1,23 @@
 //! Where the tokens of ours are.
 
-use proc_macro2::{Group, Ident, Punct, Spacing, Span, TokenStream, TokenTree};
+use proc_macro2::{Span, TokenTree};
+
+use crate::tokens::{Tokens, group};
 
 /// A place of the author's for a token of ours.
 pub(super) fn located(span: Span) -> Span {
     Span::call_site().located_at(span)
 }
 
-/// `::a::b`. There are many of these, and `quote!` takes longer.
-pub(super) fn path(names: &[&str], span: Span) -> impl Iterator<Item = TokenTree> {
-    let colon = move |spacing| {
-        let mut colon = Punct::new(':', spacing);
-        colon.set_span(span);
-        TokenTree::from(colon)
+/// Tokens of the author's at another place of theirs.
+pub(super) fn relocated_to(tokens: Tokens, span: Span) -> Tokens {
+    let relocated = |mut token: TokenTree| {
+        let at = token.span().located_at(span);
+        if let TokenTree::Group(inside) = &token {
+            return group(inside.delimiter(), relocated_to(inside.stream().into_iter().collect(), span), at);
+        }
+        token.set_span(at);
+        token
     };
-    names
-        .iter()
-        .flat_map(move |name| [colon(Spacing::Joint), colon(Spacing::Alone), TokenTree::from(Ident::new(name, span))])
-}
-
-pub(super) fn relocated_to(tokens: TokenStream, span: Span) -> TokenStream {
-    map_spans(tokens, &|own| own.located_at(span))
-}
-
-pub(super) fn respanned(tokens: TokenStream, span: Span) -> TokenStream {
-    map_spans(tokens, &|_| span)
-}
-
-fn map_spans(tokens: TokenStream, map: &impl Fn(Span) -> Span) -> TokenStream {
-    tokens
-        .into_iter()
-        .map(|mut token| {
-            if let TokenTree::Group(group) = &token {
-                let mut mapped = Group::new(group.delimiter(), map_spans(group.stream(), map));
-                mapped.set_span(map(group.span()));
-                return TokenTree::Group(mapped);
-            }
-            token.set_span(map(token.span()));
-            token
-        })
-        .collect()
+    tokens.into_iter().map(relocated).collect()
 }
