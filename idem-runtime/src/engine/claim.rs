@@ -12,11 +12,11 @@ use tokio::{
     task::JoinHandle,
     time::{Instant, sleep, timeout_at},
 };
-use tracing::Instrument as _;
 
 use super::{
     Engine, Job, Verdict, Work,
-    calls::{Call, at_once, late, poll_once},
+    asking::{Asked, Asking},
+    calls::{Call, at_once, late},
     clock,
     run::{Begun, Ran},
     waiters::Waiter,
@@ -111,51 +111,41 @@ impl Engine {
         }
     }
 
-    /// Claims, and runs as the owner. From the first wait on, all of it is in a task that the caller can't cancel: until
-    /// then there is no place where it could, as one poll of the caller does it all.
+    /// Claims, and runs as the owner. A caller that goes away while it waits leaves the rest to a task.
     async fn step<W: Work>(self: &Arc<Self>, job: Box<Job<W>>) -> Step<W> {
         if job.is_transaction() {
             return self.transact(job).await;
         }
         let sent = clock::now();
-        let (claimed, call) = if let Some(store) = self.store.dyn_immediate() {
-            (Some(self.claim_at_once(store, &job.claim)), None)
-        } else {
-            let mut call = self.claim_once(&job.claim);
-            (poll_once(&mut call).await, Some(call))
+        let call = match self.store.dyn_immediate().map(|store| self.claim_at_once(store, &job.claim)) {
+            Some(Ok(claimed)) => return self.asked(Asked { job, claimed: Ok(claimed), sent, busy: None }).await,
+            Some(Err(error)) => Box::pin(ready(Err(error))),
+            None => self.claim_once(&job.claim),
         };
+        let asked = Asking::new(self, job, call, sent).await;
+        self.asked(asked).await
+    }
+
+    /// Begins the work if the claim is granted.
+    async fn asked<W: Work>(self: &Arc<Self>, asked: Asked<W>) -> Step<W> {
+        let Asked { job, claimed, sent, busy } = asked;
         match claimed {
-            Some(Ok(Claimed::Owner { epoch, attempt })) => {
-                match at_once(|context| self.start(*job, sent, (epoch, attempt), context)).await {
+            Ok(Claimed::Owner { epoch, attempt }) => {
+                let begun = at_once(|context| self.start(*job, sent, (epoch, attempt), context)).await;
+                drop(busy);
+                match begun {
                     Begun::Over(ran) => Step::Ran(ran),
                     Begun::Goes(task) => Step::Ran(joined(task).await),
                 }
             }
-            Some(Ok(other)) => Step::Refused(other, job),
-            failed_or_late => {
-                let call = match (failed_or_late, call) {
-                    (None, Some(call)) => call,
-                    (failed, _) => Box::pin(ready(failed.unwrap_or_else(|| Err(late(self.store_timeout))))),
-                };
-                let (engine, busy) = (Arc::clone(self), self.running.busy());
-                let run = async move {
-                    let _busy = busy;
-                    match Arc::clone(&engine).claim(&job.claim, call, sent).await {
-                        (Ok(Claimed::Owner { epoch, attempt }), sent) => {
-                            Step::Ran(engine.run(job, sent, (epoch, attempt)).await)
-                        }
-                        (Ok(other), _) => Step::Refused(other, job),
-                        (Err(error), _) => Step::Failed(error, job),
-                    }
-                };
-                joined(tokio::spawn(run.in_current_span())).await
-            }
+            Ok(other) => Step::Refused(other, job),
+            Err(error) => Step::Failed(error, job),
         }
     }
 
     /// Claims, beginning with `call`, until the store answers or its time is over; also says when the answered call was
     /// sent.
-    async fn claim(
+    pub(super) async fn claim(
         self: Arc<Self>,
         claim: &Claim,
         mut call: Call<Claimed>,

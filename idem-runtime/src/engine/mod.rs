@@ -2,6 +2,7 @@
 //!
 //! [`Engine::guard`] is the one way in.
 
+mod asking;
 mod attempt;
 mod cache;
 mod calls;
