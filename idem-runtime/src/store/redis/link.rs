@@ -92,25 +92,35 @@ impl Link {
 
     /// Runs `script`, or its other form where the server is full.
     pub(super) async fn invoke(&self, script: &Script, key: &[u8], args: &[&[u8]]) -> Result<Vec<Value>, StoreError> {
-        let work = async {
-            match (self.run(script, key, args).await, script.when_full) {
-                (Err(error), Some(other)) if error.code() == Some("OOM") => self.run(other, key, args).await,
-                (answer, _) => answer,
-            }
-        };
-        match self.bounded(work).await? {
+        match self.bounded(self.run(script, key, args)).await? {
             Value::Array(answer) => Ok(answer),
             _ => Err(self.fault("it did not answer as the script does")),
         }
     }
 
-    /// Runs `script`, sending it whole where the server has forgotten it.
-    async fn run(&self, script: &Script, key: &[u8], args: &[&[u8]]) -> RedisResult<Value> {
-        match self.repeat(&script.by_hash(key, args)).await {
-            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                self.repeat(&script.whole(key, args)).await
+    /// Runs `script`: whole where the server has forgotten it, in its other form where it is full, and once more on a new
+    /// connection when the old one turns out to be cut, as every script recognises its own repetition by the token.
+    async fn run(&self, mut script: &Script, key: &[u8], args: &[&[u8]]) -> RedisResult<Value> {
+        let mut cmd = script.by_hash(key, args);
+        let (mut known, mut cut) = (true, false);
+        loop {
+            let (error, stood) = match self.once(&cmd).await {
+                Ok(answer) => return Ok(answer),
+                Err(failed) => failed,
+            };
+            if stood && !cut && error.is_connection_dropped() {
+                cut = true;
+            } else if known && error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) {
+                cmd = script.whole(key, args);
+                known = false;
+            } else if error.code() == Some("OOM")
+                && let Some(other) = script.when_full
+            {
+                (script, cmd) = (other, other.by_hash(key, args));
+                known = true;
+            } else {
+                return Err(error);
             }
-            answer => answer,
         }
     }
 
@@ -126,15 +136,6 @@ impl Link {
                 _ => self.fault(error),
             }),
             Err(_) => Err(self.fault("it did not answer in time")),
-        }
-    }
-
-    /// Runs a command, and once more on a new connection when the old one turns out to be cut: every script recognises
-    /// its own repetition by the token.
-    async fn repeat(&self, cmd: &Cmd) -> RedisResult<Value> {
-        match self.once(cmd).await {
-            Err((error, true)) if error.is_connection_dropped() => self.once(cmd).await.map_err(|(error, _)| error),
-            answer => answer.map_err(|(error, _)| error),
         }
     }
 
@@ -160,7 +161,8 @@ impl Link {
         if let Some(found) = self.lock().usable()? {
             return Ok(found);
         }
-        let connected = self.server.connect(None).await;
+        // Boxed, as it is seldom there and would make every call as large.
+        let connected = Box::pin(self.server.connect(None)).await;
         let mut current = self.lock();
         match connected {
             Ok(connection) => {
