@@ -6,6 +6,7 @@ mod errors;
 mod expand;
 mod fallback;
 mod handler;
+mod param;
 mod rules;
 mod senders;
 mod suggest;

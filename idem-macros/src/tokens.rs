@@ -1,6 +1,7 @@
 //! `quote!`, but into a list: a stream asks the compiler for every piece that is added, a list only at its end.
 
 use proc_macro2::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
+use quote::ToTokens;
 
 pub(crate) type Tokens = Vec<TokenTree>;
 
@@ -129,6 +130,10 @@ pub(crate) fn group(delimiter: Delimiter, inside: Tokens, span: Span) -> TokenTr
     let mut group = Group::new(delimiter, inside.into_iter().collect());
     group.set_span(span);
     group.into()
+}
+
+pub(crate) fn list(tokens: impl ToTokens) -> Tokens {
+    tokens.into_token_stream().into_iter().collect()
 }
 
 /// The parts of a list at its commas, those in `<…>` aside.

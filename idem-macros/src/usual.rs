@@ -44,7 +44,7 @@ pub(crate) fn parts(item: &[TokenTree]) -> Option<Parts<'_>> {
         }
         attrs => (attrs, [].as_slice()),
     };
-    let is_attribute = |pair: &[TokenTree]| matches!(pair, [hash, list] if is_punct(hash, '#') && delimited(list, Delimiter::Bracket).is_some());
+    let is_attribute = |pair: &[TokenTree]| matches!(pair, [hash, inside] if is_punct(hash, '#') && delimited(inside, Delimiter::Bracket).is_some());
     let keywords = [asyncness, function];
     let body = delimited(last, Delimiter::Brace)?;
     attrs.chunks(2).all(is_attribute).then_some(Parts { attrs, vis, signature, keywords, name, params, output, body })

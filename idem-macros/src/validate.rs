@@ -11,7 +11,8 @@ use crate::{
     args::{Arguments, Expression, Inner},
     duration,
     errors::{Errors, with_help},
-    handler::{Handler, Param},
+    handler::Handler,
+    param::Param,
     rules::{self, Broken},
     senders::READ,
     suggest::{all_of, closest},
@@ -292,7 +293,7 @@ impl Names {
             }
             TokenTree::Punct(punct) => names.may_leave |= punct.as_char() == '?',
             TokenTree::Literal(literal) => names.literals.push(literal.to_string()),
-            _ => {}
+            TokenTree::Group(_) => {}
         });
         names
     }

@@ -1,15 +1,14 @@
 //! What a `key` or `scope` reads: the parameters, bound by reference, before the handler runs.
 
 use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
-use quote::ToTokens;
 use syn::Expr;
 
 use super::{Printer, local, spans::located, start};
 use crate::{
     args::Expression,
     errors::edges,
-    handler::Binding,
-    tokens::{Tokens, group, put, tokens},
+    param::Binding,
+    tokens::{Tokens, group, list, put, tokens},
 };
 
 impl Printer<'_> {
@@ -132,7 +131,6 @@ fn has_macro(tokens: &[TokenTree]) -> bool {
 /// `&(a.b)`; of a tuple each element by itself, as a tuple of places can't be built by reference.
 fn operand(expression: &Expr, tokens: &Tokens) -> Tokens {
     let (start, end) = edges(tokens).unwrap_or_else(|| (Span::call_site(), Span::call_site()));
-    let list = |expression: &Expr| expression.to_token_stream().into_iter().collect();
     let inside = match expression {
         Expr::Paren(inner) => return operand(&inner.expr, &list(&inner.expr)),
         Expr::Group(inner) => return operand(&inner.expr, &list(&inner.expr)),

@@ -21,8 +21,9 @@ use self::{
 use crate::{
     args::{Arguments, Inner},
     errors::edges,
-    handler::{Handler, Param},
-    tokens::{Put, Tokens, group, put, tokens},
+    handler::Handler,
+    param::Param,
+    tokens::{Put, Tokens, group, list, put, tokens},
     validate::Names,
 };
 
@@ -142,17 +143,18 @@ impl<'a> Printer<'a> {
         let Handler { vis, attrs, written, .. } = self.handler;
         let mut inner = Tokens::new();
         let out = &mut inner;
-        let lints = attrs.iter().filter(|attribute| moves_to_sibling(attribute));
-        let lints = lints.map(ToTokens::to_token_stream);
+        let lints = || -> TokenStream {
+            attrs.iter().filter(|attribute| moves_to_sibling(attribute)).map(ToTokens::to_token_stream).collect()
+        };
         match self.place {
             Place::Nested => self.allow_too_many_arguments(out),
             Place::Sibling => {
-                let lints: TokenStream = lints.collect();
+                let lints = lints();
                 put!(out, Span::call_site(); #lints #[doc(hidden)]);
             }
             Place::Named => {
                 let doc = Literal::string(&format!("`{}` as written, without its guard.", self.handler.plain_name()));
-                let lints: TokenStream = lints.collect();
+                let lints = lints();
                 put!(out, Span::call_site(); #lints #[doc = #doc] #vis);
             }
         }
@@ -195,7 +197,9 @@ impl<'a> Printer<'a> {
         // The author's spans: lints of the signature stand at its return type and body.
         let (start, end) = edges(output).unwrap_or((ident.span(), ident.span()));
         let mut future = self.runtime("IdemFuture", start);
-        future.iter_mut().for_each(|token| token.set_span(start));
+        for token in &mut future {
+            token.set_span(start);
+        }
         if let Some(name) = future.last_mut() {
             name.set_span(end);
         }
@@ -405,10 +409,7 @@ fn moves_to_sibling(attribute: &Attribute) -> bool {
 
 /// The runtime crate's path, located at `span`.
 pub(crate) fn runtime_crate(arguments: &Arguments, span: Span) -> Tokens {
-    match arguments.krate.value() {
-        Some(path) => relocated_to(path.to_token_stream().into_iter().collect(), span),
-        None => tokens!(span; ::idem_runtime),
-    }
+    arguments.krate.value().map_or_else(|| tokens!(span; ::idem_runtime), |path| relocated_to(list(path), span))
 }
 
 /// Whether a parameter's type is `impl Trait`, so that the function is no value by itself.

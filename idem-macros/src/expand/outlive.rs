@@ -1,19 +1,18 @@
 //! The handler runs in its own task, so what it takes has no lifetime but `'static`.
 
 use proc_macro2::Ident;
-use quote::ToTokens;
 use syn::{
     GenericParam, Generics, Lifetime, Type, TypeParamBound, WherePredicate, parse_quote_spanned,
     visit_mut::{self, VisitMut},
 };
 
 use super::spans::located;
-use crate::tokens::Tokens;
+use crate::tokens::{Tokens, list};
 
 /// A parameter's type without a lifetime that is left to infer.
 pub(super) fn parameter(mut ty: Type) -> Tokens {
     Outlive.visit_type_mut(&mut ty);
-    ty.into_token_stream().into_iter().collect()
+    list(ty)
 }
 
 /// Gives every lifetime that is left to infer, and every `impl Trait`, the lifetime of a task.

@@ -5,7 +5,7 @@ use quote::quote;
 
 use super::outlive;
 use crate::{
-    handler::Param,
+    param::Param,
     tokens::{Tokens, put, tokens},
 };
 

@@ -20,7 +20,7 @@ use crate::{
 /// it to a task, and the work too if the claim is granted: the store may have granted it already.
 pub(super) struct Asking<W: Work> {
     engine: Arc<Engine>,
-    asking: Option<Pin<Box<dyn Future<Output = Asked<W>> + Send>>>,
+    answer: Option<Pin<Box<dyn Future<Output = Asked<W>> + Send>>>,
     span: Span,
     runtime: Handle,
 }
@@ -44,7 +44,7 @@ impl<W: Work> Asking<W> {
             Asked { job, claimed, sent, busy }
         };
         let (span, runtime) = (Span::current(), Handle::current());
-        Self { engine: Arc::clone(engine), asking: Some(Box::pin(asking)), span, runtime }
+        Self { engine: Arc::clone(engine), answer: Some(Box::pin(asking)), span, runtime }
     }
 }
 
@@ -53,10 +53,10 @@ impl<W: Work> Future for Asking<W> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Asked<W>> {
         // Taken out, so that one that panics is left to nobody.
-        let Some(mut asking) = self.asking.take() else { return Poll::Pending };
+        let Some(mut asking) = self.answer.take() else { return Poll::Pending };
         let polled = asking.as_mut().poll(context);
         if polled.is_pending() {
-            self.asking = Some(asking);
+            self.answer = Some(asking);
         }
         polled
     }
@@ -64,7 +64,7 @@ impl<W: Work> Future for Asking<W> {
 
 impl<W: Work> Drop for Asking<W> {
     fn drop(&mut self) {
-        let Some(asking) = self.asking.take() else { return };
+        let Some(asking) = self.answer.take() else { return };
         let engine = Arc::clone(&self.engine);
         let rest = async move {
             let Asked { job, claimed, sent, busy: _busy } = asking.await;
