@@ -12,7 +12,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use tokio::time::Instant;
+use tokio::{task::yield_now, time::Instant};
 
 use self::shard::{Entry, Shard};
 use super::{
@@ -334,13 +334,15 @@ impl Store for MemoryStore {
             // Freeing a record takes as long whatever its size, so the rows bound a batch.
             let mut left = limits.rows.max(1);
             for shard in &self.shared.shards {
-                // No more at once than a claim on this shard may wait for.
                 while left > 0 {
-                    let freed = self.shared.free_expired(shard, left.min(128));
+                    // No more at once than a claim on this shard may wait for.
+                    let most = left.min(128);
+                    let freed = self.shared.free_expired(shard, most);
                     left -= freed;
-                    if freed == 0 {
+                    if freed < most {
                         break;
                     }
+                    yield_now().await;
                 }
             }
             purged.removed += u64::from(limits.rows.max(1) - left);
@@ -348,6 +350,7 @@ impl Store for MemoryStore {
             if !purged.more || start.elapsed() >= limits.time {
                 return Ok(purged);
             }
+            yield_now().await;
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::{runtime::Handle, time::sleep};
+use tokio::{runtime::Handle, task::yield_now, time::sleep};
 
 use super::Shared;
 use crate::sync::{Arc, Weak, atomic::Ordering::SeqCst};
@@ -28,8 +28,8 @@ async fn sweep(running: Running) {
         sleep(EVERY).await;
         let Some(store) = running.0.upgrade() else { return };
         for shard in &store.shards {
-            while store.free_expired(shard, BATCH) == BATCH {
-                tokio::task::yield_now().await;
+            while store.free_expired(shard, BATCH) > 0 {
+                yield_now().await;
             }
         }
         if store.is_empty() {

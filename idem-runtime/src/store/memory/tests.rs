@@ -169,6 +169,29 @@ fn the_bytes_in_use_come_back() {
     assert_eq!(store.used_bytes(), 0);
 }
 
+#[tokio::test]
+async fn a_purge_leaves_the_thread_to_others() {
+    let (store, time) = with_time(usize::MAX);
+    for n in 0..10_000 {
+        run_to_the_end(&store, id(n), Duration::from_secs(1));
+    }
+    time.fetch_add(2_000_000, Relaxed);
+    let turns = Arc::new(AtomicU64::new(0));
+    let others = tokio::spawn({
+        let turns = Arc::clone(&turns);
+        async move {
+            loop {
+                turns.fetch_add(1, Relaxed);
+                yield_now().await;
+            }
+        }
+    });
+    store.purge(PurgeLimits { rows: 500, ..PurgeLimits::default() }).await.unwrap();
+    others.abort();
+    assert_eq!(store.used_bytes(), 0);
+    assert!(turns.load(Relaxed) >= 10_000 / 500 - 1, "{} turns", turns.load(Relaxed));
+}
+
 #[test]
 fn ids_with_one_hash_are_two_records() {
     // hash(a) = 1 * ODD + 0 = hash(b) = 0 * ODD + ODD.
