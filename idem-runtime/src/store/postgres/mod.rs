@@ -213,7 +213,7 @@ fn ms(duration: Duration) -> i64 {
 }
 
 /// More at once would keep a claim waiting for a processor.
-const PURGE_ROWS: u32 = 250;
+const PURGE_ROWS: u32 = 100;
 const MOST: i64 = 1_000_000_000_000_000;
 
 fn int(value: u64) -> i64 {
@@ -359,8 +359,8 @@ impl Store for PostgresStore {
             if !more || started.elapsed() >= limits.time {
                 return Ok(purged);
             }
-            // The server is the claims' alone for as long as a batch took.
-            sleep(began.elapsed()).await;
+            // The server is the claims' alone for twice as long as a batch took.
+            sleep(2 * began.elapsed()).await;
         }
     }
 
