@@ -27,7 +27,7 @@ impl PostgresStore {
         let present = self.table.apply(
             "SELECT to_regclass('idem_record') IS NOT NULL AND to_regclass('idem_record_purge_at') IS NOT NULL \
              AND to_regproc('idem_record_claim_v1') IS NOT NULL AND to_regproc('idem_record_once_v1') IS NOT NULL \
-             AND to_regproc('idem_record_purge_v1') IS NOT NULL",
+             AND to_regproc('idem_record_purge_v1') IS NOT NULL AND to_regproc('idem_record_get_v1') IS NOT NULL",
         );
         let row = raw_sql(AssertSqlSafe(present)).fetch_one(&mut *connection).await?;
         if sqlx::Row::try_get(&row, 0)? {

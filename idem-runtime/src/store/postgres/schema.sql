@@ -361,7 +361,7 @@ END $$;
 -- index would conflict with every claim on the same page; nobody else can have moved it.
 CREATE OR REPLACE FUNCTION idem_record_tx_complete_v1(
   p_id bytea, p_token bytea, p_xact bigint, p_place text, p_ttl bigint, p_response bytea, OUT ack text
-) LANGUAGE plpgsql VOLATILE AS $$
+) LANGUAGE plpgsql VOLATILE SET enable_seqscan = off AS $$
 DECLARE
   wake boolean;
   writer bigint;
@@ -432,6 +432,18 @@ BEGIN
     END IF;
   END LOOP;
   outcome := 'busy';
+END $$;
+
+CREATE OR REPLACE FUNCTION idem_record_get_v1(
+  p_id bytea, OUT state bigint, OUT epoch bigint, OUT attempt bigint, OUT lease_left bigint, OUT expires_in bigint,
+  OUT response bytea
+) LANGUAGE plpgsql STABLE SET enable_seqscan = off AS $$
+DECLARE
+  ms bigint := floor(extract(epoch FROM clock_timestamp()) * 1000);
+BEGIN
+  SELECT r.state, r.epoch, r.attempt, r.lease_until - ms, r.expires - ms, r.response
+  INTO state, epoch, attempt, lease_left, expires_in, response
+  FROM idem_record r WHERE r.id = p_id AND r.expires > ms;
 END $$;
 
 CREATE OR REPLACE FUNCTION idem_record_forget_v1(p_id bytea, OUT was_live boolean)

@@ -82,9 +82,8 @@ impl Statements {
             release: statement("f.ack", "idem_record_release_v1($2, $4::bytea) f"),
             hold: statement("f.ack", "idem_record_hold_v1($2, $4::bytea, $5::bigint) f"),
             get: statement(
-                "r.state::bigint, r.epoch, r.attempt, r.lease_until - c.now, r.expires - c.now, r.response",
-                "(SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now) c \
-                 LEFT JOIN idem_record r ON r.id = $2 AND r.expires > c.now",
+                "f.state, f.epoch, f.attempt, f.lease_left, f.expires_in, f.response",
+                "idem_record_get_v1($2) f",
             ),
             forget: statement("f.was_live", "idem_record_forget_v1($2) f"),
             // Simple in any case: what it scans must not make the statements beside it fail.

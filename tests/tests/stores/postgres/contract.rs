@@ -1,6 +1,6 @@
 //! The conformance suite over every way to reach the server, and what the table must stay like.
 
-use idem_runtime::store::{Ack, Claimed, Store as _, StoreError, conformance};
+use idem_runtime::store::{Ack, Claimed, PurgeLimits, Store as _, StoreError, conformance};
 use idem_tests::postgres::{Pooler, Postgres, execute, number, pool};
 use sqlx::{Executor as _, postgres::PgPoolOptions};
 
@@ -200,4 +200,46 @@ async fn a_claim_that_owns_nothing_writes_nothing() {
             sqlx::query_as(sqlx::AssertSqlSafe(again)).fetch_one(&mut *connection).await.unwrap();
         assert_eq!((got.as_str(), wrote), (outcome, outcome == "owner"));
     }
+}
+
+/// A plan that reads all of a table is the cheapest while there is next to nothing in it, and then lasts while it grows.
+#[tokio::test]
+async fn nothing_is_planned_for_a_small_table() {
+    let Some(server) = server() else { return };
+    let (store, pool) = store(&server, &database(&server).await, 1).await;
+    execute(&pool, "ALTER TABLE idem_record SET (autovacuum_enabled = off)").await;
+    assert!(owns(&store.claim(&fresh()).await.unwrap()));
+    execute(&pool, "VACUUM ANALYZE idem_record").await;
+    let scans = async || {
+        execute(&pool, "SELECT pg_stat_force_next_flush()").await;
+        number(&pool, "SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'idem_record'").await
+    };
+    let before = scans().await;
+    // The sixth time a plan is made for good.
+    for _ in 0..7 {
+        let (completed, held, released) = (fresh(), fresh(), fresh());
+        for claim in [&completed, &held, &released] {
+            assert!(owns(&store.claim(claim).await.unwrap()));
+            assert_eq!(store.renew(&claim.id, &claim.token, claim.lease).await.unwrap(), Ack::Done);
+        }
+        assert_eq!(store.complete(&completion(&completed, "done")).await.unwrap(), Ack::Done);
+        assert!(replays(&store.claim(&duplicate(&completed)).await.unwrap(), b"done"));
+        assert_eq!(store.hold(&held.id, &held.token, held.ttl).await.unwrap(), Ack::Done);
+        assert_eq!(store.release(&released.id, &released.token).await.unwrap(), Ack::Done);
+        assert!(store.get(&completed.id).await.unwrap().is_some());
+        store.purge(PurgeLimits::default()).await.unwrap();
+        let inside = format!(
+            "SELECT (idem_record_tx_complete_v1(c.id, '\\x02', f.xact, f.place, 1000, '\\x')) \
+             FROM (SELECT {}::bytea AS id) c, \
+             LATERAL idem_record_tx_claim_v1(c.id, '\\x02', ARRAY['\\x01'::bytea], 1000, 1000) f",
+            sql_id(&fresh())
+        );
+        let ack: String = sqlx::query_scalar(sqlx::AssertSqlSafe(inside)).fetch_one(&pool).await.unwrap();
+        assert_eq!(ack, "done");
+        let once = format!("SELECT idem_record_once_v1({}, '\\x02', '\\x01', 1000)", sql_id(&fresh()));
+        let first: String = sqlx::query_scalar(sqlx::AssertSqlSafe(once)).fetch_one(&pool).await.unwrap();
+        assert_eq!(first, "first");
+        assert!(store.forget(&completed.id).await.unwrap());
+    }
+    assert_eq!(scans().await - before, 0, "the table was read whole");
 }
